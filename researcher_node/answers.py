@@ -31,6 +31,7 @@ from broker_common.crypto.signing import VerifyKey
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, PeerUnavailableError, RefusedError
 from broker_common.privacy.accounting import price
 from broker_common.query.answer import open_answer
+from broker_common.query.dictionary import AskedOf
 from broker_common.query.messages import parse_message
 from broker_common.query.question import Cell, read_question
 from broker_common.storage.journal import store_errors
@@ -72,9 +73,16 @@ _COLUMNS: dict[str, type] = {
 }
 
 
-# In a table of its own, which a program that does not know it leaves alone: what a row of the others means is as before.
+# In tables of their own, which a program that does not know them leaves alone: what a row of the others means is as before.
 _LABELS = "create table if not exists labels (query text primary key, label text not null) without rowid"
-_QUESTIONS = "select questions.*, coalesce(label, '') as label from questions left join labels using (query)"
+_PARTS = (
+    "create table if not exists parts "
+    "(query text primary key, not_asked text not null, one_in int not null, design_effect_hundredths int not null) without rowid"
+)
+_QUESTIONS = (
+    "select questions.*, coalesce(label, '') as label, not_asked, one_in, design_effect_hundredths from questions "
+    "left join labels using (query) left join parts using (query)"
+)
 # What is written when the answer comes.
 _ANSWERED = frozenset({"noisy_counts", "charged", "signed_receipt", "answer_salt", "answered_ms"})
 # Counts that are NULL have not come; none is read.
@@ -131,6 +139,8 @@ class AskedQuestion:
     quoted_again: int = 0
     # The researcher's own word for it; it never leaves this store.
     label: str = ""
+    # The part of the people that it counts, as the dictionary said when it was asked; None: everybody.
+    asked_of: AskedOf | None = None
 
     def __repr__(self) -> str:
         return f"AskedQuestion({self.query})"
@@ -239,6 +249,7 @@ class Answers:
             self._db.close()
             raise InternalError("FORMAT_UNKNOWN", home=str(home), found=found, known=_FORMAT)
         self._db.execute(_LABELS)
+        self._db.execute(_PARTS)
 
     def close(self) -> None:
         with self._lock:
@@ -266,6 +277,10 @@ class Answers:
             "quoted_again": asked.quoted_again,
         }
         with self._lock, _store_errors():
+            part = asked.asked_of
+            if part is not None:
+                values = [asked.query, part.not_asked, part.one_in, part.design_effect_hundredths]
+                self._db.execute("insert into parts values (?, ?, ?, ?)", values)
             self._db.execute(_PUT, row)
         if asked.label:
             self.label(asked.query, asked.label)
@@ -448,6 +463,17 @@ def _asked(row: dict[str, Any]) -> AskedQuestion:
         expired=bool(row["expired"]),
         quoted_again=row["quoted_again"],
         label=row["label"],
+        asked_of=_part(row),
+    )
+
+
+def _part(row: dict[str, Any]) -> AskedOf | None:
+    if row["one_in"] is None:
+        return None
+    return AskedOf(
+        not_asked=row["not_asked"],
+        one_in=row["one_in"],
+        design_effect_hundredths=row["design_effect_hundredths"],
     )
 
 

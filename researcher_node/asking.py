@@ -47,7 +47,7 @@ from broker_common.privacy.table_laplace import largest_scale_within, margin
 from broker_common.query.canonical import canonical_bytes, describe
 from broker_common.query.condition import Condition
 from broker_common.query.criteria import parse_condition
-from broker_common.query.dictionary import Dictionary
+from broker_common.query.dictionary import AskedOf, Dictionary
 from broker_common.query.messages import parse_message
 from broker_common.query.question import Question, parse_question
 from broker_common.query.quote import VerifiedQuote, verify_quote
@@ -57,6 +57,7 @@ from broker_common.rpc.channel import Peer, open_channel
 from broker_common.rpc.status import broker_error, calling
 from broker_common.values import QUERY_ID_BYTES, Clock, Randomness
 from researcher_node.answers import Answers, AskedQuestion
+from researcher_node.asked_of import part_of
 from researcher_node.census_log import CensusLog
 from researcher_node.composing import compose_question
 from researcher_node.other_side import OTHER, may_be_for_other, pointed
@@ -184,6 +185,8 @@ class Quoted:
     question: Question
     offer: VerifiedQuote
     shown: census_service_pb2.QuoteResponse
+    # The part of the people that the question is about; None: everybody.
+    asked_of: AskedOf | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,13 +370,13 @@ class Session(AbstractAsyncContextManager["Session"]):
         Raises:
             PeerUnavailableError: PEER_MISBEHAVED, the quote is not signed, or not of what was asked.
         """
-        question = await self._read("census", count, parse_question)
+        question, asked_of = await self._read("census", count, _question_and_part)
         scale = (
             precision.choose(await self.policy(), len(question.cells)) if precision.scale is None else precision.scale
         )
         request = census_service_pb2.QuoteRequest(question=question.to_wire(), scale=scale)
         response = await calling("census", (await self._census()).Quote(request, timeout=_CALL_SECONDS))
-        return Quoted(question, self._verified(response.quote, question, scale), response)
+        return Quoted(question, self._verified(response.quote, question, scale), response, asked_of)
 
     def _verified(self, signed: quote_pb2.SignedQuote, question: Question, scale: int) -> VerifiedQuote:
         """SECURITY: a ticket repeats what is quoted, and is compared with it by the auditor: nothing else is signed for."""
@@ -446,6 +449,7 @@ class Session(AbstractAsyncContextManager["Session"]):
             criteria_nonce=nonce,
             quoted_again=quoted_again,
             label=wanted.label,
+            asked_of=quoted.asked_of,
         )
         self._answers.put(asked, opening_key)
         return asked
@@ -686,6 +690,11 @@ async def _beside(work: Coroutine[Any, Any, ResultT]) -> AsyncIterator[asyncio.T
         if not task.cancelled():
             # Marks an error as seen: whoever wanted it has it.
             task.exception()
+
+
+def _question_and_part(count: str, dictionary: Dictionary) -> tuple[Question, AskedOf | None]:
+    question = parse_question(count, dictionary)
+    return question, part_of(question, dictionary)
 
 
 async def _patiently(call: Callable[[], Awaitable[ResultT]], deadline: float, pauses: _Pauses) -> ResultT:

@@ -3,10 +3,12 @@
     --count "mother_tongue = 'French'" --of all             French, and everybody else
     --count "mother_tongue = 'French'" --count "mother_tongue in ('English', 'Other')"
     --count mother_tongue                                   a cell for each published value
+    --count "home_language = 'French'" --of all             French, and everybody else who was asked
     --count all                                             one cell: every linked person
 
 Each `--count` may also be the text form of several cells, `mother_tongue by 'French', rest`. Cells keep the order in which they
-were asked for; the rest that `--of all` adds comes last.
+were asked for; the rest that `--of all` adds comes last. Of a variable that a part of the people was asked, 'not asked' is counted where
+it is named and nowhere else: all values and the rest are those of people who were asked.
 """
 
 from __future__ import annotations
@@ -38,17 +40,26 @@ def compose_question(counts: Sequence[str], of_all: bool, dictionary: Dictionary
     column = _one_variable(parts, dictionary)
     cells = tuple(cell for part in parts for cell in part.cells)
     _verify_apart(cells)
-    return _question(column, with_rest(column, cells) if of_all else cells)
+    return _question(column, with_rest(column, cells) if of_all else _of_asked(column, cells))
 
 
 def with_rest(column: Column, cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
-    """The cells and, last, the rest of everybody: what `--of all` of this variable means."""
-    del column
-    return cells if REST in cells else (*cells, REST)
+    """The cells and, last, the rest of everybody who was asked: what `--of all` of this variable means."""
+    return _of_asked(column, cells if REST in cells else (*cells, REST))
+
+
+def _of_asked(column: Column, cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
+    """The cells, with all other values of people who were asked in the place of the rest; without it, where no such value is left."""
+    if column.asked_of is None or REST not in cells:
+        return cells
+    named = {value for cell in cells for value in cell.values}
+    others = tuple(sorted(value for value in column.asked if value not in named))
+    at = cells.index(REST)
+    return (*cells[:at], *((Cell(others),) if others else ()), *cells[at + 1 :])
 
 
 def _part(text: str, dictionary: Dictionary) -> Question:
-    """What one `--count` asks for: the name of a variable alone is a cell for each of its published values."""
+    """What one `--count` asks for: the name of a variable alone is a cell for each value that people answered."""
     name = text.strip().lower()
     if name.isidentifier() and name != EVERYONE.text:
         return _every_value(find_variable(name, dictionary))
@@ -56,18 +67,18 @@ def _part(text: str, dictionary: Dictionary) -> Question:
 
 
 def _every_value(column: Column) -> Question:
-    if len(column.values) > MOST_CELLS:
-        problem = phrase(texts.TOO_MANY_VALUES, variable=column.name, values=len(column.values), most=MOST_CELLS)
+    if len(column.asked) > MOST_CELLS:
+        problem = phrase(texts.TOO_MANY_VALUES, variable=column.name, values=len(column.asked), most=MOST_CELLS)
         groups = _groups_text(column)
         remedy = phrase(texts.TOO_MANY_VALUES_REMEDY, groups=groups)
         raise _invalid("--count", problem, remedy if len(groups) <= MAX_TEXT_CHARACTERS else texts.FEWER_VALUES)
-    return _question(column, tuple(Cell((value,)) for value in column.values))
+    return _question(column, tuple(Cell((value,)) for value in column.asked))
 
 
 def _groups_text(column: Column) -> str:
     """Every value of the variable in as many cells as a question has, neighbours in the published list together."""
-    size = -(-len(column.values) // MOST_CELLS)
-    groups = [column.values[start : start + size] for start in range(0, len(column.values), size)]
+    size = -(-len(column.asked) // MOST_CELLS)
+    groups = [column.asked[start : start + size] for start in range(0, len(column.asked), size)]
     return f"{column.name} by {', '.join(Cell(tuple(sorted(group))).text for group in groups)}"
 
 

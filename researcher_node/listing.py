@@ -16,6 +16,7 @@ from broker_common.privacy.table_laplace import margin
 from broker_common.terminal import table
 from researcher_node import texts
 from researcher_node.answers import AskedQuestion
+from researcher_node.asked_of import part_json, part_text
 from researcher_node.checking import Outcome, Report
 
 # A table is for finding one's way; the criteria of one question are shown in full when it is the only one.
@@ -42,6 +43,7 @@ def answer_json(asked: AskedQuestion) -> dict[str, Any]:
         "charged": asked.charged,
         "checkpoint": asked.checkpoint,
         "quoted_again": asked.quoted_again,
+        **part_json(asked),
     }
 
 
@@ -56,7 +58,7 @@ def answer_text(asked: AskedQuestion) -> str:
         charged=asked.charged,
         **_described(asked),
     )
-    text += _labelled(asked) + _quoted_again(asked)
+    text += part_text(asked) + _labelled(asked) + _quoted_again(asked)
     is_negative = asked.noisy is not None and min(asked.noisy.values) < 0
     return f"{text}\n{said(texts.NEGATIVE)}" if is_negative else text
 
@@ -82,6 +84,7 @@ def question_json(asked: AskedQuestion) -> dict[str, Any]:
         "answered": None if asked.answered_ms is None else instant(asked.answered_ms),
         "ticket_expires": instant(asked.ticket_expires_ms),
         "quoted_again": asked.quoted_again,
+        **part_json(asked),
     }
 
 

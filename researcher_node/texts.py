@@ -23,6 +23,11 @@ Noisy count {count}: {question}
   asked     {asked}
   query     {query}"""
 
+ASKED_OF = (
+    "  of whom   everybody who was asked, one household in {one_in}: times {weight} for everybody; "
+    "households count in intervals (design effect {design_effect})"
+)
+
 UNANSWERED = """\
 {what}: {question}
   among those with: {where}

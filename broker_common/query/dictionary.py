@@ -16,6 +16,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -30,6 +31,9 @@ MAX_COLUMNS = 200
 MAX_CODES = 20_000
 MAX_CODE_CHARACTERS = 100
 MAX_LABEL_CHARACTERS = 500
+# Of a variable that was asked of a part: the smallest part, and the largest design effect.
+MAX_ONE_IN = 1_000
+MAX_DESIGN_EFFECT = 100
 # Of somebody's word in a sentence; of the names or codes that a hint lists; of those that it suggests.
 MAX_SHOWN_CHARACTERS = 40
 MAX_LISTED = 12
@@ -64,10 +68,45 @@ class Code:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AskedOf:
+    """That a variable was asked of whole households, drawn at random, and has the value `not_asked` for everybody else.
+
+    All of it is declared by the agency that drew them, never computed from anyone's record.
+    """
+
+    not_asked: str
+    one_in: int
+    """One household in so many was asked."""
+    design_effect_hundredths: int
+    """Kish's design effect, in hundredths: how much more a share varies than if persons had been drawn, not households."""
+
+    def __post_init__(self) -> None:
+        if not 1 < self.one_in <= MAX_ONE_IN:
+            raise ValueError(f"a variable that is asked of a part is asked of one household in 2 to {MAX_ONE_IN}")
+        if not 1 <= self.design_effect <= MAX_DESIGN_EFFECT:
+            raise ValueError(f"a design effect is a number from 1 to {MAX_DESIGN_EFFECT}")
+
+    @property
+    def share(self) -> Fraction:
+        """Of all households, those that were asked."""
+        return Fraction(1, self.one_in)
+
+    @property
+    def weight(self) -> int:
+        """How many people each person who was asked stands for."""
+        return self.one_in
+
+    @property
+    def design_effect(self) -> Fraction:
+        return Fraction(self.design_effect_hundredths, 100)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
     """One column of the health data, or one language variable of the census.
 
-    `minimum` and `maximum` bound what the loader admits into an INTEGER column; criteria may name any number.
+    `minimum` and `maximum` bound what the loader admits into an INTEGER column; criteria may name any number. Without
+    `asked_of` the column is about everybody.
     """
 
     name: str
@@ -77,6 +116,7 @@ class Column:
     codes: tuple[Code, ...] = ()
     minimum: int = 0
     maximum: int = 0
+    asked_of: AskedOf | None = None
     positions: Mapping[str, int] = field(init=False, repr=False, compare=False)
     """Where each code stands in the published list."""
 
@@ -96,11 +136,23 @@ class Column:
             self.type is not ColumnType.INTEGER and (self.minimum, self.maximum) != (0, 0)
         ):
             raise ValueError(f"column {self.name} has wrong limits")
+        if self.asked_of is not None and (self.multi_valued or not self.asked or self.not_asked not in positions):
+            raise ValueError(f"column {self.name} lacks a value for people who were asked, or for those who were not")
 
     @property
     def values(self) -> tuple[str, ...]:
         """The published codes, in published order."""
         return tuple(self.positions)
+
+    @property
+    def not_asked(self) -> str | None:
+        """The value of people who were not asked; None if everybody was."""
+        return None if self.asked_of is None else self.asked_of.not_asked
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The values of people who were asked, in published order."""
+        return tuple(value for value in self.values if value != self.not_asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +175,11 @@ class Dictionary:
 
     @property
     def meaning(self) -> bytes:
-        """What stored values mean under this dictionary: names, types, limits and codes in their order (FORMAT.md).
+        """What stored values mean under this dictionary: names, types, limits, codes in their order, who was asked (FORMAT.md).
 
         Labels and descriptions are left out, so that they may be mended without loading the data again.
         """
-        meaning = [
-            [column.name, column.type.name.lower(), column.multi_valued, column.minimum, column.maximum, column.values]
-            for column in self.columns
-        ]
-        return json.dumps(meaning, separators=(",", ":")).encode("ascii")
+        return json.dumps([_meaning(column) for column in self.columns], separators=(",", ":")).encode("ascii")
 
     @property
     def hash(self) -> bytes:
@@ -146,8 +194,8 @@ class Dictionary:
             ValueError: it is none, or not written as `meaning` writes it.
         """
         try:
-            columns = msgspec.json.decode(data, type=list[tuple[str, str, bool, int, int, tuple[str, ...]]])
-            dictionary = cls(tuple(_column_of_meaning(*column) for column in columns))
+            columns = msgspec.json.decode(data, type=list[_Meaning])
+            dictionary = cls(tuple(map(_column_of_meaning, columns)))
         except (msgspec.MsgspecError, KeyError) as error:
             raise ValueError("this is no meaning of a dictionary") from error
         if dictionary.meaning != data:
@@ -209,17 +257,47 @@ def shown(text: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in cut)
 
 
-def _column_of_meaning(
-    name: str, column_type: str, multi_valued: bool, minimum: int, maximum: int, values: tuple[str, ...]
-) -> Column:
+class _Meaning(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """One column of a meaning; its last part stands there only if a part of the people was asked."""
+
+    name: str
+    type: str
+    multi_valued: bool
+    minimum: int
+    maximum: int
+    values: tuple[str, ...]
+    asked_of: tuple[str, int, int] | msgspec.UnsetType = msgspec.UNSET
+
+
+def _meaning(column: Column) -> list[Any]:
+    of_everybody = [
+        column.name,
+        column.type.name.lower(),
+        column.multi_valued,
+        column.minimum,
+        column.maximum,
+        column.values,
+    ]
+    part = column.asked_of
+    if part is None:
+        return of_everybody
+    return [*of_everybody, [part.not_asked, part.one_in, part.design_effect_hundredths]]
+
+
+def _column_of_meaning(meaning: _Meaning) -> Column:
+    asked_of = None
+    if meaning.asked_of is not msgspec.UNSET:
+        not_asked, one_in, hundredths = meaning.asked_of
+        asked_of = AskedOf(not_asked=not_asked, one_in=one_in, design_effect_hundredths=hundredths)
     return Column(
-        name=name,
-        type=ColumnType[column_type.upper()],
-        description=name,
-        multi_valued=multi_valued,
-        codes=tuple(Code(value, value) for value in values),
-        minimum=minimum,
-        maximum=maximum,
+        name=meaning.name,
+        type=ColumnType[meaning.type.upper()],
+        description=meaning.name,
+        multi_valued=meaning.multi_valued,
+        codes=tuple(Code(value, value) for value in meaning.values),
+        minimum=meaning.minimum,
+        maximum=meaning.maximum,
+        asked_of=asked_of,
     )
 
 
@@ -245,6 +323,21 @@ def _column_to_wire(column: Column) -> dictionary_pb2.Column:
         codes=[dictionary_pb2.Code(value=code.value, label=code.label) for code in column.codes],
         minimum=column.minimum,
         maximum=column.maximum,
+        asked_of=None if column.asked_of is None else _asked_of_to_wire(column.asked_of),
+    )
+
+
+def _asked_of_to_wire(part: AskedOf) -> dictionary_pb2.AskedOf:
+    return dictionary_pb2.AskedOf(
+        not_asked=part.not_asked, one_in=part.one_in, design_effect_hundredths=part.design_effect_hundredths
+    )
+
+
+def _asked_of_from_wire(message: dictionary_pb2.AskedOf) -> AskedOf:
+    return AskedOf(
+        not_asked=message.not_asked,
+        one_in=message.one_in,
+        design_effect_hundredths=message.design_effect_hundredths,
     )
 
 
@@ -260,6 +353,7 @@ def _column_from_wire(message: dictionary_pb2.Column) -> Column:
         codes=tuple(Code(code.value, code.label) for code in message.codes),
         minimum=message.minimum,
         maximum=message.maximum,
+        asked_of=_asked_of_from_wire(message.asked_of) if message.HasField("asked_of") else None,
     )
 
 
@@ -268,8 +362,15 @@ def dictionary_json(dictionary: Dictionary) -> dict[str, Any]:
     return {"columns": [_column_json(column) for column in dictionary.columns]}
 
 
+def asked_of_json(part: AskedOf) -> dict[str, Any]:
+    """The part of the households that were asked, what a count of them is multiplied by for everybody, and the design effect."""
+    return {"share": float(part.share), "weight": part.weight, "design_effect": float(part.design_effect)}
+
+
 def _column_json(column: Column) -> dict[str, Any]:
     limits = {"minimum": column.minimum, "maximum": column.maximum} if column.type is ColumnType.INTEGER else {}
+    part = column.asked_of
+    asked = {} if part is None else {"asked_of": {"not_asked": part.not_asked, **asked_of_json(part)}}
     return {
         "name": column.name,
         "type": column.type.name.lower(),
@@ -277,6 +378,7 @@ def _column_json(column: Column) -> dict[str, Any]:
         "description": column.description,
         "codes": [{"value": code.value, "label": code.label} for code in column.codes],
         **limits,
+        **asked,
     }
 
 
@@ -287,5 +389,12 @@ def dictionary_text(dictionary: Dictionary) -> str:
 
 def _column_text(column: Column) -> str:
     several = ", one person may have several" if column.multi_valued else ""
-    head = f"{column.name}  ({column.type.value}{several})\n    {column.description}"
-    return "\n".join([head, *(f"      '{code.value}'  {code.label}" for code in column.codes)])
+    part = column.asked_of
+    asked = "" if part is None else f", asked of one household in {part.one_in}"
+    head = f"{column.name}  ({column.type.value}{several}{asked})\n    {column.description}"
+    lines = [head, *(f"      '{code.value}'  {code.label}" for code in column.codes)]
+    if part is not None:
+        lines.append(
+            f"    A count times {part.weight} is one of everybody; design effect {float(part.design_effect):g}."
+        )
+    return "\n".join(lines)

@@ -341,7 +341,7 @@ def others(loose: _Loose, found: re.Match[str], dictionary: Dictionary) -> str:
     if column is None:
         return found[0]
     excluded = {loose.content(quoted) for quoted in re.findall(r"'\d+'", found["values"])}
-    left = [loose.quote(value) for value in column.values if value not in excluded]
+    left = [loose.quote(value) for value in column.asked if value not in excluded]
     return f"{found['name']} in ( {' , '.join(left)} )" if left else found[0]
 
 

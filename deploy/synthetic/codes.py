@@ -1,46 +1,22 @@
-"""The code lists of the two synthetic sources, each code with a one-line label.
+"""The code lists of the synthetic health source, each code with a one-line label.
 
 A generated column holds these codes and nothing else; a code's position in its tuple is the number it has in arrays.
-The nodes publish lists of their own (they may not look at data, nor at this package); theirs must cover these.
-The census divisions come from `figures/census_divisions.csv`, in that order.
+The health node publishes lists of its own (it may not look at data, nor at this package); they must cover these.
+The census divisions come from `figures/census_divisions.csv`, in that order. Of languages the generator knows the lists that the
+census node publishes.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from census_node.registry.dictionary import CENSUS_DICTIONARY
+
 Codes = tuple[tuple[str, str], ...]
 
 SEXES: Final[Codes] = (
     ("female", "Female"),
     ("male", "Male"),
-)
-
-MOTHER_TONGUES: Final[Codes] = (
-    ("English", "English"),
-    ("French", "French"),
-    ("English and French", "English and French equally"),
-    ("Other", "A non-official language"),
-)
-
-FIRST_OFFICIAL_LANGUAGES: Final[Codes] = (
-    ("English", "English"),
-    ("French", "French"),
-    ("English and French", "English and French equally"),
-    ("Neither", "Neither English nor French"),
-)
-
-KNOWLEDGE_OF_OFFICIAL_LANGUAGES: Final[Codes] = (
-    ("English only", "Can converse in English, not in French"),
-    ("French only", "Can converse in French, not in English"),
-    ("English and French", "Can converse in English and in French"),
-    ("Neither", "Can converse in neither official language"),
-)
-
-HOME_LANGUAGES: Final[Codes] = (
-    ("English", "English spoken most often at home"),
-    ("French", "French spoken most often at home"),
-    ("Other", "A non-official language spoken most often at home"),
 )
 
 DIAGNOSES: Final[Codes] = (
@@ -144,6 +120,17 @@ CENSUS_DIVISIONS: Final[Codes] = (
     ("Rainy River", "Census division 3559"),
     ("Kenora", "Census division 3560"),
 )
+
+
+def values_of(variable: str) -> tuple[str, ...]:
+    """The published values of a language variable, in order."""
+    return CENSUS_DICTIONARY.column(variable).values
+
+
+def asked_share(variable: str) -> float:
+    """The published share of households that were asked."""
+    part = CENSUS_DICTIONARY.column(variable).asked_of
+    return 1.0 if part is None else float(part.share)
 
 
 def bare_codes(codes: Codes) -> tuple[str, ...]:

@@ -38,6 +38,12 @@ class Stream(IntEnum):
     HEALTH_ORDER = 12
     CARD_NUMBER = 13
     HEALTH_RECORDS = 14
+    LONG_FORM = 15
+    OTHER_HOME = 16
+    NON_OFFICIAL = 17
+    WORKS = 18
+    WORK = 19
+    OTHER_WORK = 20
 
 
 def stream_key(seed: int, stream: Stream) -> np.uint64:

@@ -79,6 +79,12 @@ class People:
     sex: Integers
     division: Integers
 
+    def at(self, places: Integers) -> People:
+        """Some of them."""
+        return People(
+            self.index[places], self.household[places], self.age[places], self.sex[places], self.division[places]
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class _Standing:

@@ -4,38 +4,31 @@ Invariants: the health file has exactly `population` rows; both files are a func
 numpy version; cards are unique within each file; memory depends on the chunk size, not on the population; the
 two files are in unrelated orders (health rows by a keyed permutation, census rows household by household).
 
-Who people are is left to `households`, `language` and `health`; who appears where to `linkage`; text to `csv_rows`.
+Who people are is left to `households`, `language`, `long_form` and `health`; who appears where to `linkage`; text to `csv_rows`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date, timedelta
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 from deploy.synthetic.arrays import Booleans, Integers
 from deploy.synthetic.cards import decimal_digits
-from deploy.synthetic.codes import (
-    CENSUS_DIVISIONS,
-    DIAGNOSES,
-    FIRST_OFFICIAL_LANGUAGES,
-    HOME_LANGUAGES,
-    KNOWLEDGE_OF_OFFICIAL_LANGUAGES,
-    MOTHER_TONGUES,
-    PROCEDURES,
-    SEXES,
-    bare_codes,
-)
+from deploy.synthetic.codes import CENSUS_DIVISIONS, DIAGNOSES, PROCEDURES, SEXES, bare_codes, values_of
 from deploy.synthetic.csv_rows import CodeListPieces, Pieces, digit_pieces, field, header, join_rows
 from deploy.synthetic.dice import Dice, Stream
 from deploy.synthetic.health import DAYS_OF_ADMISSIONS, MOST_VISITS, health_records
 from deploy.synthetic.households import OLDEST_AGE, People, people_at
-from deploy.synthetic.language import first_official_languages, is_francophone, languages
+from deploy.synthetic.language import first_official_languages, is_francophone, mother_tongues
 from deploy.synthetic.linkage import Linkage
+from deploy.synthetic.long_form import got_the_form, long_form
 
 REFERENCE_DATE: Final = date(2011, 5, 10)
 """Census day; ages are whole years on it, and admissions lie in the year before it."""
@@ -52,15 +45,10 @@ HEALTH_COLUMNS: Final = (
     "hospital_visits",
     "emergency_visits",
 )
-CENSUS_COLUMNS: Final = (
-    "health_card",
-    "person_id",
-    "household_id",
-    "mother_tongue",
-    "first_official_language",
-    "knowledge_of_official_languages",
-    "home_language",
-)
+CENSUS_COLUMNS: Final = ("health_card", "person_id", "household_id", *CENSUS_DICTIONARY.names)
+
+# What the long form asks, in the order of the columns: combinations of a few variables are made ready at once.
+_LONG_FORM_PIECES: Final = (CENSUS_DICTIONARY.names[1:4], CENSUS_DICTIONARY.names[4:6], CENSUS_DICTIONARY.names[6:])
 
 _CHUNK_ROWS: Final = 100_000  # part of what a seed means: health records are drawn chunk by chunk
 _ID_DIGITS: Final = 8
@@ -159,23 +147,44 @@ class _HealthPieces:
 
 
 class _CensusPieces:
-    """The ready-made pieces of a census row."""
+    """The ready-made pieces of a census row: of the mother tongue, and three of what the long form asks."""
 
     def __init__(self) -> None:
-        lists = (MOTHER_TONGUES, FIRST_OFFICIAL_LANGUAGES, KNOWLEDGE_OF_OFFICIAL_LANGUAGES, HOME_LANGUAGES)
-        self._languages = Pieces([",".join(map(field, row)) + "\n" for row in product(*map(bare_codes, lists))])
+        self._mother_tongue = Pieces([f"{field(value)}," for value in values_of("mother_tongue")])
+        self._long_form = [_combinations(variables) for variables in _LONG_FORM_PIECES]
 
     def rows(self, people: People, cardless: Booleans, linkage: Linkage, dice: Dice) -> bytes:
         """The text of these people's rows."""
-        spoken = languages(people, dice)
-        combination = spoken.mother_tongue * len(FIRST_OFFICIAL_LANGUAGES) + spoken.first_official
-        combination = combination * len(KNOWLEDGE_OF_OFFICIAL_LANGUAGES) + spoken.knowledge
-        combination = combination * len(HOME_LANGUAGES) + spoken.home
+        first_official = first_official_languages(people, dice)
+        mother_tongue = mother_tongues(people, first_official, dice)
+        answers = _answers(people, first_official, mother_tongue, dice)
         return join_rows(
             [
                 digit_pieces(linkage.cards(people.index), blank=cardless),
                 digit_pieces(decimal_digits(people.index + 1, _ID_DIGITS), prefix=b"P"),
                 digit_pieces(decimal_digits(people.household + 1, _ID_DIGITS), prefix=b"H"),
-                self._languages.pick(combination),
+                self._mother_tongue.pick(mother_tongue),
+                *(pieces.pick(numbers) for pieces, numbers in zip(self._long_form, answers, strict=True)),
             ]
         )
+
+
+def _combinations(variables: Sequence[str]) -> Pieces:
+    """Every combination of the values of some variables."""
+    end = "\n" if variables[-1] == CENSUS_COLUMNS[-1] else ","
+    return Pieces([",".join(map(field, row)) + end for row in product(*map(values_of, variables))])
+
+
+def _answers(people: People, first_official: Integers, mother_tongue: Integers, dice: Dice) -> list[Integers]:
+    """The combinations that people answer: 'not asked' is the last value of every variable, and all of them the last combination."""
+    asked = np.flatnonzero(got_the_form(people, dice))
+    first_official = first_official[asked]
+    form = long_form(people.at(asked), first_official, mother_tongue[asked], dice)
+    columns = {"first_official_language": first_official, **form.by_variable()}
+    answers = []
+    for variables in _LONG_FORM_PIECES:
+        sizes = [len(values_of(variable)) for variable in variables]
+        numbers = np.full(len(people.index), prod(sizes) - 1)
+        numbers[asked] = np.ravel_multi_index([columns[variable] for variable in variables], sizes)
+        answers.append(numbers)
+    return answers

@@ -13,7 +13,7 @@ from importlib.resources import files
 import numpy as np
 
 from deploy.synthetic.arrays import Floats
-from deploy.synthetic.codes import CENSUS_DIVISIONS, FIRST_OFFICIAL_LANGUAGES, MOTHER_TONGUES, bare_codes
+from deploy.synthetic.codes import CENSUS_DIVISIONS, bare_codes, values_of
 
 AGE_GROUP_YEARS = 5
 AGE_GROUPS = 17  # 0-4, 5-9, ..., 75-79, 80+
@@ -47,7 +47,7 @@ def divisions() -> Divisions:
 def age_by_first_official_language() -> Floats:
     """Shares of the province by age group and first official language; they sum to 1."""
     counts = np.array([_language_counts(row) for row in _rows("first_official_language_by_age_2011.csv")])
-    if counts.shape != (AGE_GROUPS, len(FIRST_OFFICIAL_LANGUAGES)):
+    if counts.shape != (AGE_GROUPS, len(_LANGUAGE_COLUMNS)):
         raise ValueError("figures/first_official_language_by_age_2011.csv has another shape than the age groups")
     shares: Floats = counts / counts.sum()
     return shares
@@ -61,7 +61,7 @@ def mother_tongue_by_first_official_language(place: str) -> Floats:
         for row in _rows("mother_tongue_by_first_official_language_2016.csv")
         if row["place"] == place
     }
-    return np.array([found[code] for code in bare_codes(MOTHER_TONGUES)])
+    return np.array([found[value] for value in values_of("mother_tongue")])
 
 
 @cache

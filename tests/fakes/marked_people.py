@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 from deploy.synthetic.cards import BLOCK_SIZE, card_digits
 
 __all__ = ["MARKED_CARD_ROW", "MarkedPeople", "Row", "Sizes", "health_and_census_rows", "write_csv"]
@@ -37,15 +38,7 @@ _HEALTH_COLUMNS = (
     "hospital_visits",
     "emergency_visits",
 )
-_CENSUS_COLUMNS = (
-    "health_card",
-    "person_id",
-    "household_id",
-    "mother_tongue",
-    "first_official_language",
-    "knowledge_of_official_languages",
-    "home_language",
-)
+_CENSUS_COLUMNS = ("health_card", "person_id", "household_id", *CENSUS_DICTIONARY.names)
 
 Row = dict[str, str]
 
@@ -169,7 +162,7 @@ def _health_row(card: str, drawn: list[int], diagnosis: str) -> Row:
 
 
 def _census_row(number: int, card: str, drawn: list[int], *, french: bool) -> Row:
-    values = (
+    answered = (
         card,
         f"p{number}x",
         f"h{number}x",
@@ -178,7 +171,8 @@ def _census_row(number: int, card: str, drawn: list[int], *, french: bool) -> Ro
         _KNOWLEDGE[drawn[6] % len(_KNOWLEDGE)],
         _HOME[drawn[7] % len(_HOME)],
     )
-    return dict(zip(_CENSUS_COLUMNS, values, strict=True))
+    unasked = ("not asked",) * (len(_CENSUS_COLUMNS) - len(answered))
+    return dict(zip(_CENSUS_COLUMNS, answered + unasked, strict=True))
 
 
 def write_csv(path: Path, rows: list[Row]) -> None:

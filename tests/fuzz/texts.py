@@ -465,11 +465,11 @@ def _parse_health_source(data: bytes) -> None:
 
 def _census_source_seeds() -> dict[str, bytes]:
     head = b"health_card,person_id,household_id," + ",".join(CENSUS_DICTIONARY.names).encode()
-    row = f"{_CARD},1,1,French,French,English and French,French\n".encode()
+    row = f"{_CARD},1,1,French,French,English and French,French,None,None,No work,No work,Yes\n".encode()
     return {
         "one": head + b"\n" + row,
-        "bom": b"\xef\xbb\xbf" + head + b"\r\n" + row + b"\r\n,2,1,,,,\n",
-        "quoted": head + b"\n" + b'"5584-486-673","1,1","x",French,,,\n' + row,
+        "bom": b"\xef\xbb\xbf" + head + b"\r\n" + row + b"\r\n,2,1,,,,,,,,,\n",
+        "quoted": head + b"\n" + b'"5584-486-673","1,1","x","English, French and other",,,,,,,,\n' + row,
         "bad header": head.replace(b"person_id", b"person") + b"\n" + row,
     }
 

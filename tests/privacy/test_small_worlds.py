@@ -515,8 +515,9 @@ def test_of_rows_with_one_card_or_one_id_the_registry_keeps_what_the_games_say(t
         zip(CARDS, ("".join(map(str, row)) for row in card_digits(np.arange(len(CARDS))).tolist()), strict=True)
     )
     spoken = {True: "French", False: "English"}
+    unsaid = [""] * (len(CENSUS_DICTIONARY.names) - 1)
     lines = [
-        ",".join([digits[row.card], f"p{row.person}", f"h{row.household}", spoken[row.french], "", "", ""])
+        ",".join([digits[row.card], f"p{row.person}", f"h{row.household}", spoken[row.french], *unsaid])
         for row in source.rows
     ]
     path = tmp_path / "people.csv"

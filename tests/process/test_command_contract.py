@@ -30,7 +30,7 @@ STATUS_KEYS = [
 ANSWER_KEYS = [
     *("query_id", "noisy_count", "margin_95", "cells", "scale", "epsilon", "question", "where", "fraction", "project"),
     *("label", "asked"),
-    *("policy_hash", "charged", "checkpoint", "quoted_again"),
+    *("policy_hash", "charged", "checkpoint", "quoted_again", "asked_of"),
 ]
 AUDIT_KEYS = [
     *("verified", "entries", "answers", "problems", "worst_belief", "not_checked", "pending", "leakage", "logs"),

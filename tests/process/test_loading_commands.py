@@ -85,7 +85,7 @@ CENSUS_FAULTS: list[tuple[Callable[[list[str]], str], str]] = [
     (lambda lines: field(lines[11], 3, "Klingon"), "mother_tongue holds a code that is not published"),
     (lambda lines: field(lines[12], 1, ""), "person_id is empty"),
     (lambda lines: field(lines[13], 1, "P00000001"), "contradicts an earlier row of its person_id"),
-    (lambda lines: lines[14] + ",more", "has 8 fields instead of 7"),
+    (lambda lines: lines[14] + ",more", "has 13 fields instead of 12"),
     (lambda lines: field(field(lines[15], 0, ""), 1, "P00000001"), "repeats the person_id"),
 ]
 

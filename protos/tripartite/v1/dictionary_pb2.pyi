@@ -72,6 +72,36 @@ class Code(_message.Message):
 Global___Code: _TypeAlias = Code  # noqa: Y015
 
 @_typing.final
+class AskedOf(_message.Message):
+    """That a variable was asked of whole households, drawn at random. All of it is declared by the agency that drew them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NOT_ASKED_FIELD_NUMBER: _builtins.int
+    ONE_IN_FIELD_NUMBER: _builtins.int
+    DESIGN_EFFECT_HUNDREDTHS_FIELD_NUMBER: _builtins.int
+    not_asked: _builtins.str
+    """The value of everybody else, e.g. not asked; one of the published codes."""
+    one_in: _builtins.int
+    """One household in so many was asked: a count times this number is one of everybody."""
+    design_effect_hundredths: _builtins.int
+    """Kish's design effect, in hundredths: how much more a share varies than if persons had been drawn, not households."""
+    def __init__(
+        self,
+        *,
+        not_asked: _builtins.str = ...,
+        one_in: _builtins.int = ...,
+        design_effect_hundredths: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["design_effect_hundredths", b"design_effect_hundredths", "not_asked", b"not_asked", "one_in", b"one_in"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AskedOf: _TypeAlias = AskedOf  # noqa: Y015
+
+@_typing.final
 class Column(_message.Message):
     """One column of the health data, or one language variable of the census."""
 
@@ -84,6 +114,7 @@ class Column(_message.Message):
     CODES_FIELD_NUMBER: _builtins.int
     MINIMUM_FIELD_NUMBER: _builtins.int
     MAXIMUM_FIELD_NUMBER: _builtins.int
+    ASKED_OF_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Lower-case name, e.g. hospital_visits."""
     type: Global___ColumnType.ValueType
@@ -98,6 +129,10 @@ class Column(_message.Message):
     def codes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Code]:
         """The published list; empty unless the type is CODE."""
 
+    @_builtins.property
+    def asked_of(self) -> Global___AskedOf:
+        """Absent if the column is about everybody."""
+
     def __init__(
         self,
         *,
@@ -108,10 +143,11 @@ class Column(_message.Message):
         codes: _abc.Iterable[Global___Code] | None = ...,
         minimum: _builtins.int = ...,
         maximum: _builtins.int = ...,
+        asked_of: Global___AskedOf | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["asked_of", b"asked_of"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["codes", b"codes", "description", b"description", "maximum", b"maximum", "minimum", b"minimum", "multi_valued", b"multi_valued", "name", b"name", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked_of", b"asked_of", "codes", b"codes", "description", b"description", "maximum", b"maximum", "minimum", b"minimum", "multi_valued", b"multi_valued", "name", b"name", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -33,7 +33,8 @@ class Agency:
         """Put rows of card, person and household in force; gives the pairs of households, as numbers."""
         source = self.folder / "people.csv"
         header = ",".join(["health_card", "person_id", "household_id", *CENSUS_DICTIONARY.names])
-        source.write_text("\n".join([header, *(f"{','.join(row)},,,," for row in rows), ""]), "utf-8")
+        unsaid = "," * len(CENSUS_DICTIONARY.names)
+        source.write_text("\n".join([header, *(f"{','.join(row)}{unsaid}" for row in rows), ""]), "utf-8")
         is_first = not self.file.exists()
         names = Names.none(SALT) if is_first else Names.read(self.file, "load")
         known = Known.none() if is_first else Known.read(self.file, "load")

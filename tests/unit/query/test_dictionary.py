@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from fractions import Fraction
 
 import pytest
 from fakes.dictionaries import CHANGES, relabelled
 from tripartite.v1 import dictionary_pb2
 
 from broker_common.errors import InvalidRequestError
-from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary, listed, nearest, shown
+from broker_common.query.dictionary import AskedOf, Code, Column, ColumnType, Dictionary, listed, nearest, shown
 from census_node.registry.dictionary import CENSUS_DICTIONARY
 from health_node.dictionary import HEALTH_DICTIONARY
 
@@ -19,6 +20,20 @@ def column(name: str = "age", **changed: object) -> Column:
     """An integer column, with changes."""
     settings: dict[str, object] = {"type": ColumnType.INTEGER, "description": "Age.", "maximum": 130, **changed}
     return Column(name=name, **settings)  # type: ignore[arg-type]
+
+
+YES_OR_NOT_ASKED = (Code("yes", "Yes"), Code("not asked", "Not asked"))
+
+
+def asked_of(**changed: object) -> AskedOf:
+    """Of one household in five, with changes."""
+    settings: dict[str, object] = {"not_asked": "not asked", "one_in": 5, "design_effect_hundredths": 280, **changed}
+    return AskedOf(**settings)  # type: ignore[arg-type]
+
+
+def asked_column(codes: tuple[Code, ...] = YES_OR_NOT_ASKED, **changed: object) -> Column:
+    """A coded column that was asked of a part of the people, with changes."""
+    return column("work", **{"type": ColumnType.CODE, "maximum": 0, "codes": codes, "asked_of": asked_of(), **changed})
 
 
 @pytest.mark.parametrize("dictionary", [HEALTH_DICTIONARY, CENSUS_DICTIONARY])
@@ -44,6 +59,14 @@ def test_dictionary_survives_the_wire(dictionary: Dictionary) -> None:
         lambda: column(multi_valued=True),
         lambda: column(minimum=131),
         lambda: column(type=ColumnType.DATE),
+        lambda: column(asked_of=asked_of()),
+        lambda: asked_column(codes=YES_OR_NOT_ASKED[:1]),
+        lambda: asked_column(codes=YES_OR_NOT_ASKED[1:]),
+        lambda: asked_column(multi_valued=True),
+        lambda: asked_of(one_in=1),
+        lambda: asked_of(one_in=1001),
+        lambda: asked_of(design_effect_hundredths=99),
+        lambda: asked_of(design_effect_hundredths=10_001),
         lambda: Code("", "A"),
         lambda: Code("a;b", "A"),
         lambda: Code(" a", "A"),
@@ -67,6 +90,16 @@ def test_unfit_dictionary_cannot_be_made(make: Callable[[], object]) -> None:
         dictionary_pb2.Dictionary(columns=[dictionary_pb2.Column(name="age", description="Age.")]),
         dictionary_pb2.Dictionary(
             columns=[dictionary_pb2.Column(name="\x1b[2J", description="Age.", type=dictionary_pb2.COLUMN_TYPE_DATE)]
+        ),
+        dictionary_pb2.Dictionary(
+            columns=[
+                dictionary_pb2.Column(
+                    name="age",
+                    description="Age.",
+                    type=dictionary_pb2.COLUMN_TYPE_DATE,
+                    asked_of=dictionary_pb2.AskedOf(not_asked="not asked", one_in=5, design_effect_hundredths=280),
+                )
+            ]
         ),
     ],
 )
@@ -112,6 +145,20 @@ def test_values_keep_the_published_order() -> None:
     assert [sex.positions[value] for value in sex.values] == list(range(len(sex.codes)))
 
 
+def test_who_was_asked_is_told_of_each_variable() -> None:
+    """A variable of a part has a value for everybody else, a weight, and the values of those who were asked."""
+    part = asked_column()
+    assert (part.asked, part.not_asked) == (("yes",), "not asked")
+    assert part.asked_of is not None
+    assert (part.asked_of.share, part.asked_of.weight, part.asked_of.design_effect) == (
+        Fraction(1, 5),
+        5,
+        Fraction(14, 5),
+    )
+    sex = HEALTH_DICTIONARY.column("sex")
+    assert (sex.asked, sex.not_asked, sex.asked_of) == (sex.values, None, None)
+
+
 # --- what a load is bound to -----------------------------------------------------------------------------------------
 
 
@@ -134,7 +181,18 @@ def test_a_meaning_is_read_back_by_whoever_has_nothing_else(dictionary: Dictiona
     ]
 
 
-@pytest.mark.parametrize("damage", [b"", b"[]", b"{}", b"\xff", b'[["a","codes",false,0,0,["x"]]]', b"[" * 100_000])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b"\xff",
+        b'[["a","codes",false,0,0,["x"]]]',
+        b"[" * 100_000,
+        b'[["a","code",false,0,0,["x"],null]]',
+    ],
+)
 def test_what_is_no_meaning_is_refused(damage: bytes) -> None:
     """With the one error that readers of files expect."""
     with pytest.raises(ValueError, match=r"mean|dictionary"):
@@ -159,6 +217,11 @@ def test_no_two_columns_have_one_hash() -> None:
         column(type=ColumnType.CODE, maximum=0, codes=codes),
         column(type=ColumnType.CODE, maximum=0, codes=codes[::-1]),
         column(type=ColumnType.CODE, maximum=0, codes=codes, multi_valued=True),
+        asked_column(asked_of=None),
+        asked_column(),
+        asked_column(asked_of=asked_of(not_asked="yes")),
+        asked_column(asked_of=asked_of(one_in=4)),
+        asked_column(asked_of=asked_of(design_effect_hundredths=281)),
     ]
     dictionaries = [Dictionary((each,)) for each in columns]
     dictionaries += [Dictionary((column(), column("years"))), Dictionary((column("years"), column()))]
@@ -172,3 +235,5 @@ def test_the_hash_of_a_dictionary_is_the_one_that_the_format_page_tells() -> Non
     )
     told = b'tripartite/dictionary/v1\0[["tongue","code",false,0,0,["Fran\\u00e7ais","b"]],["age","integer",false,0,130,[]]]'
     assert Dictionary((french, column())).hash == hashlib.sha256(told).digest()
+    of_a_part = b'tripartite/dictionary/v1\0[["work","code",false,0,0,["yes","not asked"],["not asked",5,280]]]'
+    assert Dictionary((asked_column(),)).hash == hashlib.sha256(of_a_part).digest()

@@ -6,7 +6,15 @@ import json
 
 import pytest
 
-from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary, dictionary_json, dictionary_text
+from broker_common.query.dictionary import (
+    AskedOf,
+    Code,
+    Column,
+    ColumnType,
+    Dictionary,
+    dictionary_json,
+    dictionary_text,
+)
 from census_node.registry.dictionary import CENSUS_DICTIONARY
 from health_node.dictionary import HEALTH_DICTIONARY
 
@@ -21,6 +29,13 @@ SMALL = Dictionary(
             description="Procedures.",
             codes=(Code("x", "An x."),),
             multi_valued=True,
+        ),
+        Column(
+            name="work",
+            type=ColumnType.CODE,
+            description="Work.",
+            codes=(Code("yes", "Works"), Code("not asked", "Not asked")),
+            asked_of=AskedOf(not_asked="not asked", one_in=4, design_effect_hundredths=250),
         ),
     )
 )
@@ -54,17 +69,32 @@ def test_a_program_reads_every_column_with_its_limits() -> None:
                 "description": "Procedures.",
                 "codes": [{"value": "x", "label": "An x."}],
             },
+            {
+                "name": "work",
+                "type": "code",
+                "multi_valued": False,
+                "description": "Work.",
+                "codes": [{"value": "yes", "label": "Works"}, {"value": "not asked", "label": "Not asked"}],
+                "asked_of": {"not_asked": "not asked", "share": 0.25, "weight": 4, "design_effect": 2.5},
+            },
         ]
     }
 
 
 def test_a_person_reads_the_same_columns() -> None:
     """One block per column: how to name it, what it holds, its codes as they are typed."""
-    age, birth, sex, procedure = dictionary_text(SMALL).split("\n\n")
+    age, birth, sex, procedure, work = dictionary_text(SMALL).split("\n\n")
     assert age == f"age  ({ColumnType.INTEGER.value})\n    Age in years."
     assert birth == f"birth  ({ColumnType.DATE.value})\n    Day of birth."
     assert sex == f"sex  ({ColumnType.CODE.value})\n    Sex.\n      'F'  female\n      'M'  male"
     assert procedure.splitlines()[0] == f"procedure  ({ColumnType.CODE.value}, one person may have several)"
+    assert work.splitlines() == [
+        f"work  ({ColumnType.CODE.value}, asked of one household in 4)",
+        "    Work.",
+        "      'yes'  Works",
+        "      'not asked'  Not asked",
+        "    A count times 4 is one of everybody; design effect 2.5.",
+    ]
 
 
 @pytest.mark.parametrize("dictionary", [HEALTH_DICTIONARY, CENSUS_DICTIONARY])

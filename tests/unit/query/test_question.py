@@ -121,7 +121,7 @@ def test_unknown_names_come_with_the_nearest() -> None:
     with pytest.raises(InvalidRequestError) as caught:
         parse_question("mother_tongue = 'Frensh'", CENSUS_DICTIONARY)
     assert "Did you mean: 'French'" in caught.value.hint
-    assert "'English', 'French', 'English and French', 'Other'" in caught.value.hint
+    assert "'English', 'French', 'Other', 'English and French'" in caught.value.hint
 
 
 def asking(variable: str, *cells: tuple[str, ...]) -> ticket_pb2.Question:

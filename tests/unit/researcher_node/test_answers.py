@@ -22,6 +22,7 @@ from tripartite.v1 import answer_pb2
 from broker_common.crypto.commitments import commit_answer
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import BrokerError, ExitCode, InternalError, InvalidRequestError, PeerUnavailableError
+from broker_common.query.dictionary import AskedOf
 from broker_common.tlog.note import Checkpoint
 from broker_common.values import NoisyCounts
 from researcher_node import answers as answers_module
@@ -346,6 +347,26 @@ def test_a_label_is_kept_with_its_question_and_shown_to_no_auditor(tmp_path: Pat
         answers.put(dataclasses.replace(asked.row, query="cd" * 16, label="mine alone"), asked.opening_key)
         assert answers.get("cd" * 16).label == "mine alone"
         assert "mine alone" not in repr(answers.receipts())
+
+
+# --- who was asked ----------------------------------------------------------------------------------------------------
+
+
+def test_what_the_dictionary_said_is_kept_with_its_question(tmp_path: Path) -> None:
+    """Whatever it says later; a store of before has questions about everybody."""
+    path, log = tmp_path / "answers.db", ShownLog()
+    part = AskedOf(not_asked="not asked", one_in=5, design_effect_hundredths=280)
+    with closing(log.open_answers(path)) as answers:
+        asked = log.ask(answers)
+        answers.put(dataclasses.replace(asked.row, query="cd" * 16, asked_of=part), asked.opening_key)
+    with closing(log.open_answers(path)) as answers:
+        assert [each.asked_of for each in answers.all()] == [None, part]
+        assert answers.get("cd" * 16).asked_of == part
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("drop table parts")
+        assert db.execute("PRAGMA user_version").fetchone() == (1,)
+    with closing(log.open_answers(path)) as answers:
+        assert [each.asked_of for each in answers.all()] == [None, None]
 
 
 # --- several cells ---------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from researcher_node.composing import compose_question
 
 FRENCH = "mother_tongue = 'French'"
 ENGLISH = "mother_tongue = 'English'"
+KNOWLEDGE = "knowledge_of_official_languages by 'English only', 'French only', 'English and French'"
 OTHERS = "mother_tongue in ('Other', 'English and French')"
 
 
@@ -34,8 +35,20 @@ def variable(values: int, *, characters: int = 2) -> Dictionary:
         ([FRENCH, ENGLISH], False, "mother_tongue by 'French', 'English'"),
         ([ENGLISH, FRENCH], False, "mother_tongue by 'English', 'French'"),
         ([OTHERS, FRENCH], True, "mother_tongue by ('English and French', 'Other'), 'French', rest"),
-        (["home_language"], False, "home_language by 'English', 'French', 'Other'"),
-        ([" Home_Language "], True, "home_language by 'English', 'French', 'Other', rest"),
+        (["knowledge_of_official_languages"], False, f"{KNOWLEDGE}, 'Neither'"),
+        ([" Francophone "], True, "francophone by 'Yes', 'No'"),
+        # All others who were asked, and nobody else.
+        (["francophone = 'Yes'"], True, "francophone by 'Yes', 'No'"),
+        ([f"{KNOWLEDGE}"], True, f"{KNOWLEDGE}, 'Neither'"),
+        (
+            ["knowledge_of_official_languages by rest, 'Neither'"],
+            False,
+            "knowledge_of_official_languages by ('English and French', 'English only', 'French only'), 'Neither'",
+        ),
+        ([f"{KNOWLEDGE}, 'Neither', rest"], False, f"{KNOWLEDGE}, 'Neither'"),
+        # Named, it is a cell like any other.
+        (["francophone = 'not asked'"], False, "francophone = 'not asked'"),
+        (["francophone", "francophone = 'not asked'"], True, "francophone by 'Yes', 'No', 'not asked'"),
         (["mother_tongue by 'French', 'English'"], True, "mother_tongue by 'French', 'English', rest"),
         (["mother_tongue by 'French', rest"], True, "mother_tongue by 'French', rest"),
         (["mother_tongue by rest, 'French'", ENGLISH], False, "mother_tongue by rest, 'French', 'English'"),
@@ -64,7 +77,7 @@ def test_counts_become_one_question(counts: list[str], of_all: bool, text: str) 
         (
             ["mother_tongue", OTHERS],
             False,
-            "--count names 'English and French', 'Other' in two cells, so that one person would be counted twice.",
+            "--count names 'Other', 'English and French' in two cells, so that one person would be counted twice.",
         ),
         (
             ["mother_tongue by 'French', rest", "mother_tongue by 'English', rest"],

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tripartite.v1 import ticket_pb2
 
+from broker_common.query.dictionary import AskedOf
 from broker_common.values import NoisyCounts
 from researcher_node.answers import AskedQuestion
 from researcher_node.listing import answer_json, answer_text, question_json, questions_text
@@ -35,6 +36,7 @@ def question(number: int = 1, *, expires_ms: int = LATER_MS, project: str = "stu
     return AskedQuestion(**fields | changes)
 
 
+ONE_IN_FIVE = AskedOf(not_asked="not asked", one_in=5, design_effect_hundredths=280)
 ANSWERED: dict[str, Any] = {
     "noisy": NoisyCounts((-12,)),
     "charged": 559241,
@@ -67,7 +69,10 @@ def test_programs_are_told_everything() -> None:
         "answered": None,
         "ticket_expires": "2026-03-31T09:40:00+00:00",
         "quoted_again": 0,
+        "asked_of": None,
     }
+    of_a_part = question_json(question(fraction_millionths=250_000, asked_of=ONE_IN_FIVE))
+    assert of_a_part == pending | {"asked_of": {"share": 0.2, "weight": 5, "design_effect": 2.8}}
     answered = question_json(question(fraction_millionths=250_000, **ANSWERED))
     assert answered == pending | {
         "state": "answered",
@@ -111,6 +116,10 @@ def test_an_answer_of_several_cells_has_a_number_for_each() -> None:
         ),
         ({"expired": True}, ["expired: mother_tongue = 'French'", "has removed it"]),
         ({"quoted_again": 1}, ["1 before this one that the census node did not hold any more"]),
+        (
+            ANSWERED | {"asked_of": ONE_IN_FIVE},
+            ["of whom   everybody who was asked, one household in 5: times 5 for everybody", "(design effect 2.8)"],
+        ),
         (ANSWERED | {"quoted_again": 2}, ["2 before this one that the census node did not hold any more"]),
         (ANSWERED, ["Noisy count -12: mother_tongue = 'French'", "within 90 either way", "few or none"]),
     ],

@@ -20,8 +20,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 from deploy.synthetic import codes, population, published
-from deploy.synthetic.codes import bare_codes
+from deploy.synthetic.codes import bare_codes, values_of
 from deploy.synthetic.linkage import (
     CENSUS_ROWS_WITH_STRANGE_CARD,
     CENSUS_ROWS_WITHOUT_CARD,
@@ -58,6 +59,11 @@ class Sources:
         """Health and census row of everyone whose card stands in both files."""
         by_card = {row["health_card"]: row for row in self.census if row["health_card"]}
         return [(row, by_card[row["health_card"]]) for row in self.health if row["health_card"] in by_card]
+
+    @cached_property
+    def asked(self) -> list[tuple[Row, Row]]:
+        """Those of them who answered the long form."""
+        return [(health, census) for health, census in self.linked if census["home_language"] != "not asked"]
 
 
 def sources(folder: Path, size: int, seed: int = SEED) -> Sources:
@@ -125,10 +131,10 @@ def check_census_row(row: Row) -> None:
     assert row["health_card"] == "" or passes_luhn(row["health_card"])
     assert re.fullmatch(r"P[0-9]{8}", row["person_id"])
     assert re.fullmatch(r"H[0-9]{8}", row["household_id"])
-    assert row["mother_tongue"] in bare_codes(codes.MOTHER_TONGUES)
-    assert row["first_official_language"] in bare_codes(codes.FIRST_OFFICIAL_LANGUAGES)
-    assert row["knowledge_of_official_languages"] in bare_codes(codes.KNOWLEDGE_OF_OFFICIAL_LANGUAGES)
-    assert row["home_language"] in bare_codes(codes.HOME_LANGUAGES)
+    for variable in CENSUS_DICTIONARY.columns:
+        assert row[variable.name] in variable.values
+    # The long form is answered as a whole or not at all.
+    assert len({row[variable.name] == variable.not_asked for variable in CENSUS_DICTIONARY.columns[1:]}) == 1
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -241,24 +247,41 @@ def test_households_keep_together_across_the_files(province: Sources) -> None:
     [
         ("mother_tongue", "English", "mother_tongue_english"),
         ("mother_tongue", "French", "mother_tongue_french"),
+        ("mother_tongue", "Other", "mother_tongue_other"),
         ("mother_tongue", "English and French", "mother_tongue_english_and_french"),
+        ("mother_tongue", "English and other", "mother_tongue_english_and_other"),
+        ("mother_tongue", "French and other", "mother_tongue_french_and_other"),
+        ("mother_tongue", "English, French and other", "mother_tongue_english_french_and_other"),
         ("home_language", "English", "home_english"),
         ("home_language", "French", "home_french"),
+        ("home_language", "English and other", "home_english_and_other"),
         ("knowledge_of_official_languages", "French only", "knowledge_french_only"),
         ("knowledge_of_official_languages", "English and French", "knowledge_english_and_french"),
     ],
 )
 def test_language_shares_are_the_published_ones(province: Sources, column: str, code: str, figure: str) -> None:
-    """Each published share of a language variable is met within the stated error."""
-    found = share(province.census, lambda row: row[column] == code)
-    assert close(found, published.share(figure), len(province.census))
+    """Each published share of a language variable is met within the stated error, among those who were asked."""
+    asked = [row for row in province.census if row[column] != "not asked"]
+    found = share(asked, lambda row: row[column] == code)
+    assert close(found, published.share(figure), len(asked))
+
+
+def test_one_household_in_five_got_the_long_form_as_a_whole(province: Sources) -> None:
+    """So a count of people who were asked, times five, is one of everybody."""
+    households = defaultdict(set)
+    for row in province.census:
+        households[row["household_id"]].add(row["home_language"] == "not asked")
+    assert all(len(found) == 1 for found in households.values())
+    asked = sum(found == {False} for found in households.values())
+    independent = 1.0
+    assert close(asked / len(households), 0.2, len(households), independent)
 
 
 def test_first_official_language_by_age_is_the_published_one(province: Sources) -> None:
     """In every age group each first official language has its published share within the stated error."""
-    names = bare_codes(codes.FIRST_OFFICIAL_LANGUAGES)
+    names = values_of("first_official_language")[:-1]
     found = np.zeros((published.AGE_GROUPS, len(names)))
-    for health, census in province.linked:
+    for health, census in province.asked:
         group = min(int(health["age"]) // published.AGE_GROUP_YEARS, published.AGE_GROUPS - 1)
         found[group, names.index(census["first_official_language"])] += 1
     table = published.age_by_first_official_language()
@@ -270,9 +293,10 @@ def test_first_official_language_by_age_is_the_published_one(province: Sources) 
 def test_divisions_have_their_published_size_and_francophones(province: Sources) -> None:
     """Census divisions have their share of people, and those with a figure their share of francophones."""
     people = Counter(health["census_division"] for health, _census in province.linked)
+    asked = Counter(health["census_division"] for health, _census in province.asked)
     francophones = Counter(
         health["census_division"]
-        for health, census in province.linked
+        for health, census in province.asked
         if census["first_official_language"] in {"French", "English and French"}
     )
     figures = published.divisions()
@@ -280,7 +304,7 @@ def test_divisions_have_their_published_size_and_francophones(province: Sources)
     for name, size, wanted in zip(bare_codes(codes.CENSUS_DIVISIONS), expected, figures.francophone_share, strict=True):
         assert close(people[name] / len(province.linked), size, len(province.linked))
         if not np.isnan(wanted):
-            assert close(francophones[name] / people[name], wanted, people[name])
+            assert close(francophones[name] / asked[name], wanted, asked[name])
 
 
 def test_women_are_a_slight_majority(province: Sources) -> None:
@@ -312,7 +336,7 @@ def test_every_medical_code_occurs(province: Sources) -> None:
 def test_francophones_have_more_diabetes_and_fewer_emergency_visits(province: Sources) -> None:
     """The invented links with language show in the data, in the documented direction."""
     groups: dict[bool, list[Row]] = {True: [], False: []}
-    for health, census in province.linked:
+    for health, census in province.asked:
         groups[census["first_official_language"] in {"French", "English and French"}].append(health)
     diabetes = {key: share(rows, lambda row: "type_2" in row["diagnosis"]) for key, rows in groups.items()}
     emergency = {key: np.mean([int(row["emergency_visits"]) for row in rows]) for key, rows in groups.items()}

@@ -68,7 +68,8 @@ class Agency:
         """Put a world in force."""
         source = self.folder / "people.csv"
         header = ",".join(["health_card", "person_id", "household_id", *CENSUS_DICTIONARY.names])
-        lines = [f"{card},{person},{household},,,," for card, (person, household) in world.items()]
+        unsaid = "," * len(CENSUS_DICTIONARY.names)
+        lines = [f"{card},{person},{household}{unsaid}" for card, (person, household) in world.items()]
         source.write_text("\n".join([header, *lines, ""]), "utf-8")
         known = self.known
         registry, names, report = read_registry(source, "load", self.linkage, self.names)

@@ -35,6 +35,11 @@ class Row(NamedTuple):
     first: str = "French"
     knowledge: str = "French only"
     home: str = "French"
+    other_home: str = "None"
+    non_official: str = "None"
+    work: str = "not asked"
+    other_work: str = "not asked"
+    francophone: str = "Yes"
 
 
 def load(folder: Path, rows: Sequence[Row]) -> tuple[Registry, LoadReport]:
@@ -84,10 +89,15 @@ def test_whoever_is_not_in_a_load_has_no_value_there(tmp_path: Path) -> None:
     assert values == [french if person == there else NO_VALUE for person in range(3)]
 
 
-@pytest.mark.parametrize("place", range(2, 7))
+@pytest.mark.parametrize("place", range(2, len(Row._fields)))
 def test_row_that_contradicts_the_first_of_its_person_is_rejected(tmp_path: Path, place: int) -> None:
     """Household and each value must be the same; the first row stays, and later ones that agree with it."""
-    other = {2: "elsewhere", 5: "Neither"}.get(place, "English")
+    other = {
+        "household": "elsewhere",
+        "knowledge": "Neither",
+        "non_official": "Slavic",
+        "francophone": "not asked",
+    }.get(Row._fields[place], "English")
     for value in (other, "") if place > 2 else (other,):
         wrong = Row(CARDS[1], "p")._replace(**{Row._fields[place]: value})
         registry, report = load(tmp_path, [Row(CARDS[0], "p"), wrong, Row(CARDS[2], "p")])
@@ -145,6 +155,11 @@ written = st.builds(
     first=st.just("French"),
     knowledge=st.just(""),
     home=st.just("French"),
+    other_home=st.just("None"),
+    non_official=st.just("not asked"),
+    work=st.just("No work"),
+    other_work=st.just(""),
+    francophone=st.just("Yes"),
 )
 
 

@@ -83,8 +83,8 @@ def test_every_question_is_counted_like_a_plain_loop(data: st.DataObject) -> Non
 
 
 @given(
-    given_values=st.lists(st.integers(0, 3) | st.just(NO_VALUE), min_size=1, max_size=40),
-    places=st.lists(st.integers(0, 4), min_size=4, max_size=4),
+    given_values=st.lists(st.integers(0, 6) | st.just(NO_VALUE), min_size=1, max_size=40),
+    places=st.lists(st.integers(0, 4), min_size=7, max_size=7),
     rest=st.none() | st.integers(0, 4),
 )
 def test_every_cell_of_a_table_has_its_own_people(given_values: list[int], places: list[int], rest: int | None) -> None:
