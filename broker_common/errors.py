@@ -252,6 +252,8 @@ REASONS: Mapping[str, Reason] = {
         "The question has {cells} cells; the census node answers {served} in one question.",
         "Ask for fewer cells at a time. Each question is charged by itself.",
     ),
+    # The file's name carries the line, the problem is a sentence.
+    "STUDY_INVALID": Reason(InvalidRequestError, "{file}: {problem}", "{remedy}"),
     "INVALID_VALUE": Reason(InvalidRequestError, "{name} {problem}.", "{remedy}"),
     # --- messages, identities and keys -----------------------------------------------------------------------------
     "MALFORMED_MESSAGE": Reason(
