@@ -21,9 +21,9 @@ from broker_common.query.canonical import canonical_bytes, describe
 from broker_common.query.condition import Condition, Order
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Column, ColumnType, Dictionary, listed, nearest
-from broker_common.query.normal_form import all_of, between, compare, equal, negate, verify_size
-from broker_common.query.question import REST, Cell, Question, parse_question
-from broker_common.query.scanner import MAX_TEXT_CHARACTERS
+from broker_common.query.normal_form import all_of, between, compare, equal, negate
+from broker_common.query.question import Question
+from researcher_node.composing import compose_question
 from researcher_node.study.file import (
     MAX_GROUPS,
     Bands,
@@ -102,7 +102,13 @@ class Study:
 
     def question_key(self, ask: Ask, scale: int) -> str:
         """A question's name in the record: equal questions of two studies have the same."""
-        meaning = [canonical_bytes(ask.where).hex(), self.question.text, scale, self.file.fraction_millionths, self.project]
+        meaning = [
+            canonical_bytes(ask.where).hex(),
+            self.question.text,
+            scale,
+            self.file.fraction_millionths,
+            self.project,
+        ]
         return hashlib.sha256(b"tripartite/study-question/v1\0" + json.dumps(meaning).encode()).hexdigest()
 
 
@@ -186,7 +192,9 @@ class _Designer:
             raise self._problem(
                 name.line,
                 phrase("Column '{column}' holds {kind}.", column=column.name, kind=column.type.value),
-                phrase("Bands need a column of whole numbers, 'all' and codes a column of codes. Or write names with a condition each."),
+                phrase(
+                    "Bands need a column of whole numbers, 'all' and codes a column of codes. Or write names with a condition each."
+                ),
             )
         return column
 
@@ -210,17 +218,15 @@ class _Designer:
         where = group if event is None else all_of([group, event])
         key = canonical_bytes(where)
         if key not in self._places:
-            self._verify_writable(where)
+            self._require_writable(where)
             self._places[key] = len(self._asks)
             self._asks.append(Ask(where, names, name))
         return self._places[key]
 
-    def _verify_writable(self, where: Condition) -> None:
-        """A question is asked by its text, whose length and depth have limits."""
+    def _require_writable(self, where: Condition) -> None:
+        """Return only if the question can be asked by its text, whose length and depth have limits."""
         try:
-            verify_size(where)
-            if len(describe(where)) > MAX_TEXT_CHARACTERS:
-                raise InvalidRequestError("CRITERIA_TOO_LARGE", problem=f"it has more than {MAX_TEXT_CHARACTERS} characters")
+            parse_condition(describe(where), self._health)
         except InvalidRequestError as error:
             line = self._file.where.line if self._file.where is not None else self._file.by[0].name.line
             raise error_within(self._file.file, Text("", line), "where", error) from error
@@ -228,48 +234,30 @@ class _Designer:
     # --- what is counted -------------------------------------------------------------------------------------------
 
     def _question(self) -> Question:
-        cells: list[Cell] = []
         names: list[str] = []
-        variable: str | None = None
         for name, text in self._file.count:
-            asked = self._counted(text)
-            if variable not in {None, asked.variable}:
-                raise self._problem(
-                    text.line,
-                    phrase("The cells are of two variables, '{one}' and '{other}'.", one=variable, other=asked.variable),
-                    phrase("A study counts values of one variable. Write another file for the other one."),
-                )
-            variable = asked.variable
-            if name is not None and len(asked.cells) > 1:
+            cells = self._composed(text, [text.text], of_all=False).cells
+            if name is not None and len(cells) > 1:
                 raise self._problem(
                     name.line,
-                    phrase("'{name}' names {count} cells.", name=name.text, count=len(asked.cells)),
+                    phrase("'{name}' names {count} cells.", name=name.text, count=len(cells)),
                     phrase("Write one value, or a list with in (...), for each name."),
                 )
-            cells += asked.cells
-            names += [cell.label if name is None else name.text for cell in asked.cells]
-        if self._file.of is not None and REST not in cells:
-            cells.append(REST)
-            names.append(REST.label)
-        self._cells = tuple(names)
-        line = self._file.count[0][1]
+            names += [cell.label if name is None else name.text for cell in cells]
+        first = self._file.count[0][1]
+        texts = [text.text for _, text in self._file.count]
+        question = self._composed(first, texts, of_all=self._file.of is not None)
+        names += [cell.label for cell in question.cells[len(names) :]]
         if len(set(names)) < len(names):
-            raise self._problem(line.line, phrase("Two cells have the same name."), phrase("Give each cell a name of its own."))
-        try:
-            return Question(variable, tuple(cells))
-        except ValueError:
             raise self._problem(
-                line.line,
-                phrase("The cells do not make one question: a value stands in two of them, or there are more than 16."),
-                phrase("Put each value into one cell, and rare values together into one."),
-            ) from None
+                first.line, phrase("Two cells have the same name."), phrase("Give each cell a name of its own.")
+            )
+        self._cells = tuple(names)
+        return question
 
-    def _counted(self, text: Text) -> Question:
-        variable = self._census.find(text.text)
+    def _composed(self, text: Text, counts: Sequence[str], *, of_all: bool) -> Question:
         try:
-            if variable is not None:
-                return Question(variable.name, tuple(Cell((value,)) for value in variable.values))
-            return parse_question(text.text, self._census)
+            return compose_question(counts, of_all, self._census)
         except InvalidRequestError as error:
             raise error_within(self._file.file, text, "count", error) from error
 
@@ -283,7 +271,14 @@ class _Designer:
             case "share":
                 self._verify_share(item, part, whole)
                 return [
-                    Row(kind="share", part=name, group=names, asks=(self._ask(names),), part_cells=part, whole_cells=whole)
+                    Row(
+                        kind="share",
+                        part=name,
+                        group=names,
+                        asks=(self._ask(names),),
+                        part_cells=part,
+                        whole_cells=whole,
+                    )
                     for names in self._groups_of_study
                 ]
             case "difference" | "ratio":
@@ -343,9 +338,7 @@ class _Designer:
             for names in self._groups_of_study
         ]
 
-    def _along(
-        self, item: EstimateItem, name: str, part: tuple[int, ...], whole: tuple[int, ...] | None
-    ) -> list[Row]:
+    def _along(self, item: EstimateItem, name: str, part: tuple[int, ...], whole: tuple[int, ...] | None) -> list[Row]:
         """Rows over all groups of one entry of `by`: a row for each combination of the others."""
         assert item.over is not None  # noqa: S101 - the file was checked
         at = self._split_place(item.over)
@@ -354,7 +347,12 @@ class _Designer:
         if len(numbers) != len(groups):
             raise self._problem(
                 item.line,
-                phrase("There are {given} numbers for the {count} groups of '{over}'.", given=len(numbers), count=len(groups), over=item.over.text),
+                phrase(
+                    "There are {given} numbers for the {count} groups of '{over}'.",
+                    given=len(numbers),
+                    count=len(groups),
+                    over=item.over.text,
+                ),
                 phrase("Write one for each of: {groups}", groups=listed(groups)),
             )
         self._verify_numbers(item, numbers)
@@ -378,11 +376,15 @@ class _Designer:
     def _verify_numbers(self, item: EstimateItem, numbers: Sequence[Fraction]) -> None:
         if item.kind == "standardised_rate" and not sum(numbers):
             raise self._problem(
-                item.line, phrase("All weights are zero."), phrase("Write the sizes of the groups in a standard population.")
+                item.line,
+                phrase("All weights are zero."),
+                phrase("Write the sizes of the groups in a standard population."),
             )
         if item.kind == "trend" and len(set(numbers)) < len(numbers):
             raise self._problem(
-                item.line, phrase("A trend needs two groups or more, with different scores."), phrase("Write one score for each group, such as [1, 2, 3].")
+                item.line,
+                phrase("A trend needs two groups or more, with different scores."),
+                phrase("Write one score for each group, such as [1, 2, 3]."),
             )
 
     def _verify_share(self, item: EstimateItem, part: tuple[int, ...], whole: tuple[int, ...] | None) -> None:
@@ -400,7 +402,11 @@ class _Designer:
                 raise self._problem(
                     word.line,
                     phrase("No cell is called '{name}'.", name=word.text),
-                    phrase("Did you mean: {nearest}? Cells: {cells}", nearest=nearest(word.text, self._cells), cells=listed(self._cells)),
+                    phrase(
+                        "Did you mean: {nearest}? Cells: {cells}",
+                        nearest=nearest(word.text, self._cells),
+                        cells=listed(self._cells),
+                    ),
                 )
         return tuple(sorted({self._cells.index(word.text) for word in words}))
 
@@ -426,8 +432,16 @@ class _Designer:
             if group.text not in groups:
                 raise self._problem(
                     group.line,
-                    phrase("No group of '{split}' is called '{name}'.", split=self._splits[place][0].name.text, name=group.text),
-                    phrase("Did you mean: {nearest}? Groups: {groups}", nearest=nearest(group.text, groups), groups=listed(groups)),
+                    phrase(
+                        "No group of '{split}' is called '{name}'.",
+                        split=self._splits[place][0].name.text,
+                        name=group.text,
+                    ),
+                    phrase(
+                        "Did you mean: {nearest}? Groups: {groups}",
+                        nearest=nearest(group.text, groups),
+                        groups=listed(groups),
+                    ),
                 )
             chosen[place] = group.text
         return chosen

@@ -204,7 +204,7 @@ class _NoAliases(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise yaml.MarkedYAMLError(problem="an alias (*) is used", problem_mark=mark)
         return super().compose_node(parent, index)
 
@@ -219,7 +219,9 @@ class _Reader:
         items = self._mapping(self._composed(text), phrase("The file"), TOP_KEYS)
         if "count" not in items:
             raise self._problem(
-                1, phrase("There is no 'count'."), phrase("Say what is counted, such as: count: mother_tongue = 'French'")
+                1,
+                phrase("There is no 'count'."),
+                phrase("Say what is counted, such as: count: mother_tongue = 'French'"),
             )
         if "where" not in items and "by" not in items:
             raise self._problem(
@@ -278,9 +280,7 @@ class _Reader:
     # --- the parts of a study --------------------------------------------------------------------------------------
 
     def _by(self, node: yaml.Node) -> tuple[Split, ...]:
-        splits = tuple(
-            Split(name, self._groups(name, value)) for name, value in self._named(node, "by", MAX_GROUPS)
-        )
+        splits = tuple(Split(name, self._groups(name, value)) for name, value in self._named(node, "by", MAX_GROUPS))
         for split in splits:
             if split.name.text in EXPECT_KEYS:
                 raise self._problem(
@@ -317,7 +317,12 @@ class _Reader:
             if low >= high:
                 raise self._problem(
                     word.line,
-                    phrase("The bands of {name} do not ascend: {high} follows {low}.", name=_quoted(name.text), high=high, low=low),
+                    phrase(
+                        "The bands of {name} do not ascend: {high} follows {low}.",
+                        name=_quoted(name.text),
+                        high=high,
+                        low=low,
+                    ),
                     phrase("Write where each band begins, smallest first, such as [0, 18, 40, 65]."),
                 )
         return Bands(starts)
@@ -330,13 +335,17 @@ class _Reader:
     def _of_all(self, node: yaml.Node) -> Text:
         word = self._word(node)
         if word.text != "all":
-            raise self._problem(word.line, phrase("'of' is {value}.", value=_quoted(word.text)), phrase("Write: of: all"))
+            raise self._problem(
+                word.line, phrase("'of' is {value}.", value=_quoted(word.text)), phrase("Write: of: all")
+            )
         return word
 
     def _estimates(self, node: yaml.Node) -> tuple[EstimateItem, ...]:
         if not isinstance(node, yaml.SequenceNode):
             raise self._problem(
-                _line(node), phrase("'estimate' is not a list."), phrase("Write each one on a line, such as: - share: French")
+                _line(node),
+                phrase("'estimate' is not a list."),
+                phrase("Write each one on a line, such as: - share: French"),
             )
         return tuple(map(self._estimate, node.value))
 
@@ -386,7 +395,9 @@ class _Reader:
                 raise self._problem(
                     _line(node),
                     phrase("'expect' does not say '{key}'.", key=key),
-                    phrase("Write how many people, and what share of them, you expect in each group: people: 3000, share: 0.05."),
+                    phrase(
+                        "Write how many people, and what share of them, you expect in each group: people: 3000, share: 0.05."
+                    ),
                 )
         return Expectation(
             line=_line(node),
@@ -399,7 +410,9 @@ class _Reader:
     def _expected_groups(self, node: yaml.Node, by: Sequence[Split]) -> tuple[ExpectedGroups, ...]:
         if not isinstance(node, yaml.SequenceNode):
             raise self._problem(
-                _line(node), phrase("'groups' is not a list."), phrase("Write an entry for each exception: - age: 65+, below it people: 3000.")
+                _line(node),
+                phrase("'groups' is not a list."),
+                phrase("Write an entry for each exception: - age: 65+, below it people: 3000."),
             )
         names = [split.name.text for split in by]
         return tuple(self._expected_group(each, names) for each in node.value)
@@ -407,9 +420,7 @@ class _Reader:
     def _expected_group(self, node: yaml.Node, names: Sequence[str]) -> ExpectedGroups:
         items = self._mapping(node, phrase("An entry of 'groups'"), (*names, *_GROUP_EXPECT_KEYS))
         return ExpectedGroups(
-            select=tuple(
-                (Text(name, _line(items[name])), self._word(items[name])) for name in names if name in items
-            ),
+            select=tuple((Text(name, _line(items[name])), self._word(items[name])) for name in names if name in items),
             line=_line(node),
             people=self._given(items, "people", lambda each: self._whole(each, "people", 0, _MOST_PEOPLE), None),
             share=self._given(items, "share", self._shares, None),
@@ -469,14 +480,21 @@ class _Reader:
     def _verify_new(self, name: Text, items: Iterable[str]) -> None:
         if name.text in items:
             raise self._problem(
-                name.line, phrase("{name} stands here twice.", name=_quoted(name.text)), phrase("Remove or rename one of them.")
+                name.line,
+                phrase("{name} stands here twice.", name=_quoted(name.text)),
+                phrase("Remove or rename one of them."),
             )
 
     def _verify_number(self, node: yaml.MappingNode | yaml.SequenceNode, what: str, most: int) -> None:
         if len(node.value) > most:
             raise self._problem(
                 _line(node),
-                phrase("{what} has {count} entries, and may have {most}.", what=_quoted(what), count=len(node.value), most=most),
+                phrase(
+                    "{what} has {count} entries, and may have {most}.",
+                    what=_quoted(what),
+                    count=len(node.value),
+                    most=most,
+                ),
                 phrase("Put some of them together."),
             )
 
@@ -490,7 +508,9 @@ class _Reader:
     def _word(self, node: yaml.Node) -> Text:
         if not isinstance(node, yaml.ScalarNode) or not node.value.strip():
             raise self._problem(
-                _line(node), phrase("A word is missing here."), phrase("Write one value; put it into double quotes if it has a colon in it.")
+                _line(node),
+                phrase("A word is missing here."),
+                phrase("Write one value; put it into double quotes if it has a colon in it."),
             )
         return Text(node.value.strip(), _line(node))
 
@@ -527,14 +547,18 @@ class _Reader:
             raise self._problem(
                 word.line,
                 phrase("{what} holds {value}.", what=_quoted(what), value=_quoted(word.text)),
-                phrase("Write a number such as 0.25 or 3.") if least is None else phrase("Write a number such as 0.25 or 3, not below zero."),
+                phrase("Write a number such as 0.25 or 3.")
+                if least is None
+                else phrase("Write a number such as 0.25 or 3, not below zero."),
             )
         return Fraction(word.text)
 
     def _numbers(self, node: yaml.Node, what: str, least: Fraction | None = None) -> tuple[Fraction, ...]:
         if not isinstance(node, yaml.SequenceNode) or not node.value:
             raise self._problem(
-                _line(node), phrase("{what} is not a list of numbers.", what=_quoted(what)), phrase("Write [0.3, 0.4, 0.3], one for each group.")
+                _line(node),
+                phrase("{what} is not a list of numbers.", what=_quoted(what)),
+                phrase("Write [0.3, 0.4, 0.3], one for each group."),
             )
         self._verify_number(node, what, MAX_GROUPS)
         return tuple(self._number(each, what, least) for each in node.value)
