@@ -151,6 +151,7 @@ class _Designer:
             for each in itertools.product(*(groups for _, groups in self._splits))
         }
         rows = [row for item in self._file.estimate for row in self._rows(item)]
+        self._verify_expected()
         if not self._asks:
             for names in self._groups_of_study:
                 self._ask(names)
@@ -422,6 +423,16 @@ class _Designer:
                 phrase("Write one of them, such as NAME: GROUP. Entries: {names}", names=listed(names) or "-"),
             )
         return names.index(name.text)
+
+    def _verify_expected(self) -> None:
+        """Return only if what is expected is expected of groups and cells of the study."""
+        expect = self._file.expect
+        if expect is None:
+            return
+        for line, share in ((expect.line, expect.share), *((each.line, each.share or {}) for each in expect.groups)):
+            self._cells_named([Text(name, line) for name in share if name])
+        for each in expect.groups:
+            self._selected(each.select)
 
     def _selected(self, select: Select) -> dict[int, str]:
         """Names of groups by the place of their entry of `by`."""

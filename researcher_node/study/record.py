@@ -19,7 +19,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tripartite.v1 import dictionary_pb2
+
 from broker_common.errors import InternalError
+from broker_common.privacy.policy import Policy, parse_policy
+from broker_common.query.dictionary import Dictionary
+from broker_common.query.messages import parse_message
 from broker_common.storage.durable import create_for_owner, exclusive
 from broker_common.storage.journal import store_errors
 
@@ -35,6 +40,7 @@ create table if not exists attempts (
     query text not null, reused integer not null,
     primary key (study, round, question, attempt)
 );
+create table if not exists published (name text primary key, content blob not null);
 create index if not exists by_question on attempts (question);
 """
 _BUSY_SECONDS = 30.0
@@ -56,6 +62,15 @@ class Attempt:
     number: int
     query: str
     reused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a study is read and planned with: the dictionaries of both nodes and the policy in force."""
+
+    health: Dictionary
+    census: Dictionary
+    policy: Policy
 
 
 class Record:
@@ -82,10 +97,31 @@ class Record:
         self._db.close()
 
     @contextlib.contextmanager
-    def running(self, *, wait: bool) -> Iterator[bool]:
-        """Be the only one who asks for studies of this home; gives False if somebody else is, unless it waits."""
-        with exclusive(self._lock_file, wait=wait) as is_ours:
+    def running(self) -> Iterator[bool]:
+        """Be the only process that asks for studies of this home; gives False if another one is."""
+        with exclusive(self._lock_file) as is_ours:
             yield is_ours
+
+    def keep_published(self, published: Published) -> None:
+        """Keep what the nodes publish, so that reports and plans need no node."""
+        rows = {
+            "health": published.health.to_wire().SerializeToString(deterministic=True),
+            "census": published.census.to_wire().SerializeToString(deterministic=True),
+            "policy": published.policy.document,
+        }
+        with store_errors():
+            self._db.executemany("insert or replace into published (name, content) values (?, ?)", rows.items())
+
+    def published(self) -> Published | None:
+        """What the nodes published when it was last asked for; None before the first time."""
+        with store_errors():
+            rows = dict(self._db.execute("select name, content from published").fetchall())
+        if not rows:
+            return None
+        health, census = (
+            Dictionary.from_wire(parse_message(dictionary_pb2.Dictionary, rows[name])) for name in ("health", "census")
+        )
+        return Published(health, census, parse_policy(rows["policy"]))
 
     def latest(self, study: str) -> Round | None:
         """The newest round of a study."""

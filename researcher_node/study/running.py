@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.privacy.policy import Policy
 from broker_common.query.canonical import describe
-from broker_common.values import QUERY_ID_BYTES, Clock, Randomness
+from broker_common.values import QUERY_ID_BYTES, Randomness
 from researcher_node.answers import Answers, AskedQuestion
 from researcher_node.asking import BusyHandler, Precision, Session, Wanted
 from researcher_node.study.design import Ask, Study
@@ -26,9 +26,7 @@ from researcher_node.study.record import Attempt, Record, Round
 # Questions in hand at a time: as many as a health node lets one researcher have in line, unless its operator says otherwise.
 MOST_AT_ONCE = 32
 # The reasons for which a ticket is refused uncharged that a new ticket mends.
-_RENEWED = frozenset(
-    {"POLICY_MISMATCH", "RELEASE_MISMATCH", "ROSTER_NOT_IN_FORCE", "SLOT_UNUSABLE", "TICKET_EXPIRED"}
-)
+_RENEWED = frozenset({"POLICY_MISMATCH", "RELEASE_MISMATCH", "ROSTER_NOT_IN_FORCE", "SLOT_UNUSABLE", "TICKET_EXPIRED"})
 # SECURITY: each further quote is another draw of the noise for a census node that refuses what it does not like.
 _MOST_NEW_TICKETS = 1
 
@@ -89,7 +87,6 @@ class StudyRun:
         session: Session,
         books: Books,
         *,
-        clock: Clock,
         randomness: Randomness,
         on_progress: Callable[[int, int], None],
         on_busy: BusyHandler,
@@ -98,12 +95,11 @@ class StudyRun:
         self._round = round_
         self._session = session
         self._books = books
-        self._clock = clock
         self._randomness = randomness
         self._on_progress = on_progress
         self._on_busy = on_busy
         self._done = 0
-        self._failure: BrokerError | None = None
+        self._failures: list[BrokerError] = []
 
     async def finish(self, policy: Policy, wait_seconds: float) -> None:
         """Return when every question has its answer.
@@ -115,17 +111,17 @@ class StudyRun:
         places = asyncio.Semaphore(min(MOST_AT_ONCE, policy.open_quotes))
         self._on_progress(0, len(self._study.asks))
         await asyncio.gather(*(self._bring_to_end(ask, places, deadline) for ask in self._study.asks))
-        if self._failure is not None:
-            raise self._failure
+        if self._failures:
+            raise self._failures[0]
 
     async def _bring_to_end(self, ask: Ask, places: asyncio.Semaphore, deadline: float) -> None:
         async with places:
-            if self._failure is not None:
+            if self._failures:
                 return
             try:
                 await self._answered(ask, deadline)
             except BrokerError as error:
-                self._failure = self._failure or error
+                self._failures.append(error)
                 return
         self._done += 1
         self._on_progress(self._done, len(self._study.asks))
