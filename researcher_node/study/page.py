@@ -71,10 +71,11 @@ def report_page(found: Results) -> str:
     body = [Markup("<h1>{}</h1>").format(found.study.title), _head(found, t), _counts(found, t)]
     body += [_section(found, kind, findings, t) for (kind, _), findings in sections(found).items()]
     body.append(Markup("<section>{}</section>").format(_paragraphs(notes(found, t))))
+    content = Markup("").join(body)
     return (
         f'<!doctype html>\n<html lang="{t.code}">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{title}</title>\n'
-        f"<style>{_STYLE}</style>\n</head>\n<body>\n{Markup("").join(body)}\n</body>\n</html>\n"
+        f"<style>{_STYLE}</style>\n</head>\n<body>\n{content}\n</body>\n</html>\n"
     )
 
 
