@@ -35,6 +35,7 @@ from researcher_node.study.file import (
     Text,
     error_within,
     problem_at,
+    quoted,
 )
 
 
@@ -192,7 +193,7 @@ class _Designer:
         if column.type is not wanted:
             raise self._problem(
                 name.line,
-                phrase("Column '{column}' holds {kind}.", column=column.name, kind=column.type.value),
+                phrase("Column {column} holds {kind}.", column=quoted(column.name), kind=column.type.value),
                 phrase(
                     "Bands need a column of whole numbers, 'all' and codes a column of codes. Or write names with a condition each."
                 ),
@@ -241,7 +242,7 @@ class _Designer:
             if name is not None and len(cells) > 1:
                 raise self._problem(
                     name.line,
-                    phrase("'{name}' names {count} cells.", name=name.text, count=len(cells)),
+                    phrase("{name} names {count} cells.", name=quoted(name.text), count=len(cells)),
                     phrase("Write one value, or a list with in (...), for each name."),
                 )
             names += [cell.label if name is None else name.text for cell in cells]
@@ -320,7 +321,7 @@ class _Designer:
         if set(part) & set(against or ()) or not others:
             raise self._problem(
                 item.line,
-                phrase("The rate among {cells} is compared with itself.", cells=f"'{name}'"),
+                phrase("The rate among {cells} is compared with itself.", cells=quoted(name)),
                 phrase("Name other cells under 'against', or add the line 'of: all' to the study."),
             )
         return [
@@ -349,10 +350,10 @@ class _Designer:
             raise self._problem(
                 item.line,
                 phrase(
-                    "There are {given} numbers for the {count} groups of '{over}'.",
+                    "There are {given} numbers for the {count} groups of {over}.",
                     given=len(numbers),
                     count=len(groups),
-                    over=item.over.text,
+                    over=quoted(item.over.text),
                 ),
                 phrase("Write one for each of: {groups}", groups=listed(groups)),
             )
@@ -402,7 +403,7 @@ class _Designer:
             if word.text not in self._cells:
                 raise self._problem(
                     word.line,
-                    phrase("No cell is called '{name}'.", name=word.text),
+                    phrase("No cell is called {name}.", name=quoted(word.text)),
                     phrase(
                         "Did you mean: {nearest}? Cells: {cells}",
                         nearest=nearest(word.text, self._cells),
@@ -419,7 +420,7 @@ class _Designer:
         if name.text not in names:
             raise self._problem(
                 name.line,
-                phrase("No entry of 'by' is called '{name}'.", name=name.text),
+                phrase("No entry of 'by' is called {name}.", name=quoted(name.text)),
                 phrase("Write one of them, such as NAME: GROUP. Entries: {names}", names=listed(names) or "-"),
             )
         return names.index(name.text)
@@ -444,9 +445,9 @@ class _Designer:
                 raise self._problem(
                     group.line,
                     phrase(
-                        "No group of '{split}' is called '{name}'.",
-                        split=self._splits[place][0].name.text,
-                        name=group.text,
+                        "No group of {split} is called {name}.",
+                        split=quoted(self._splits[place][0].name.text),
+                        name=quoted(group.text),
                     ),
                     phrase(
                         "Did you mean: {nearest}? Groups: {groups}",

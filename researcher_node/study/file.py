@@ -285,7 +285,7 @@ class _Reader:
             if split.name.text in EXPECT_KEYS:
                 raise self._problem(
                     split.name.line,
-                    phrase("An entry of 'by' cannot be called {name}.", name=_quoted(split.name.text)),
+                    phrase("An entry of 'by' cannot be called {name}.", name=quoted(split.name.text)),
                     phrase("Give it another name: that one is a key of 'expect'."),
                 )
         return splits
@@ -304,7 +304,7 @@ class _Reader:
             return Codes(None)
         raise self._problem(
             _line(node),
-            phrase("{name} says no groups.", name=_quoted(name.text)),
+            phrase("{name} says no groups.", name=quoted(name.text)),
             phrase(
                 "Write bands such as [0, 18, 40, 65], 'all' for every published code of the column, a list of codes, or names with "
                 "a condition each."
@@ -319,7 +319,7 @@ class _Reader:
                     word.line,
                     phrase(
                         "The bands of {name} do not ascend: {high} follows {low}.",
-                        name=_quoted(name.text),
+                        name=quoted(name.text),
                         high=high,
                         low=low,
                     ),
@@ -336,7 +336,7 @@ class _Reader:
         word = self._word(node)
         if word.text != "all":
             raise self._problem(
-                word.line, phrase("'of' is {value}.", value=_quoted(word.text)), phrase("Write: of: all")
+                word.line, phrase("'of' is {value}.", value=quoted(word.text)), phrase("Write: of: all")
             )
         return word
 
@@ -379,13 +379,13 @@ class _Reader:
             if key not in {kind, *KINDS[kind]}:
                 raise self._problem(
                     _line(items[key]),
-                    phrase("{kind} takes no '{key}'.", kind=_quoted(kind), key=key),
+                    phrase("{kind} takes no '{key}'.", kind=quoted(kind), key=key),
                     phrase("It takes: {keys}", keys=listed(sorted(KINDS[kind]))),
                 )
         for key in _NEEDED.get(kind, ()):
             if key not in items:
                 raise self._problem(
-                    line, phrase("{kind} needs '{key}'.", kind=_quoted(kind), key=key), texts.EXAMPLES[key]
+                    line, phrase("{kind} needs '{key}'.", kind=quoted(kind), key=key), texts.EXAMPLES[key]
                 )
 
     def _expect(self, node: yaml.Node, by: Sequence[Split]) -> Expectation:
@@ -454,7 +454,7 @@ class _Reader:
             if name.text not in keys:
                 raise self._problem(
                     name.line,
-                    phrase("{what} has no key {key}.", what=what, key=_quoted(name.text)),
+                    phrase("{what} has no key {key}.", what=what, key=quoted(name.text)),
                     phrase("Did you mean: {nearest}? Keys: {keys}", nearest=nearest(name.text, keys), keys=_all(keys)),
                 )
             self._verify_new(name, items)
@@ -466,7 +466,7 @@ class _Reader:
         if not isinstance(node, yaml.MappingNode) or not node.value:
             raise self._problem(
                 _line(node),
-                phrase("{what} has no names with values.", what=_quoted(what)),
+                phrase("{what} has no names with values.", what=quoted(what)),
                 phrase("Write NAME: VALUE, each on a line of its own."),
             )
         self._verify_number(node, what, most)
@@ -481,7 +481,7 @@ class _Reader:
         if name.text in items:
             raise self._problem(
                 name.line,
-                phrase("{name} stands here twice.", name=_quoted(name.text)),
+                phrase("{name} stands here twice.", name=quoted(name.text)),
                 phrase("Remove or rename one of them."),
             )
 
@@ -491,7 +491,7 @@ class _Reader:
                 _line(node),
                 phrase(
                     "{what} has {count} entries, and may have {most}.",
-                    what=_quoted(what),
+                    what=quoted(what),
                     count=len(node.value),
                     most=most,
                 ),
@@ -523,7 +523,7 @@ class _Reader:
         if len(word.text) > most or not word.text.isprintable():
             raise self._problem(
                 word.line,
-                phrase("The name {name} is too long or not printable.", name=_quoted(word.text)),
+                phrase("The name {name} is too long or not printable.", name=quoted(word.text)),
                 phrase("Use up to {most} characters.", most=most),
             )
         return word
@@ -536,7 +536,7 @@ class _Reader:
         if not _INTEGER.fullmatch(word.text) or not least <= int(word.text) <= most:
             raise self._problem(
                 word.line,
-                phrase("{what} is {value}.", what=_quoted(what), value=_quoted(word.text)),
+                phrase("{what} is {value}.", what=quoted(what), value=quoted(word.text)),
                 phrase("Write a whole number from {least} to {most}, in digits alone.", least=least, most=most),
             )
         return int(word.text)
@@ -546,7 +546,7 @@ class _Reader:
         if not _NUMBER.fullmatch(word.text) or (least is not None and Fraction(word.text) < least):
             raise self._problem(
                 word.line,
-                phrase("{what} holds {value}.", what=_quoted(what), value=_quoted(word.text)),
+                phrase("{what} holds {value}.", what=quoted(what), value=quoted(word.text)),
                 phrase("Write a number such as 0.25 or 3.")
                 if least is None
                 else phrase("Write a number such as 0.25 or 3, not below zero."),
@@ -557,7 +557,7 @@ class _Reader:
         if not isinstance(node, yaml.SequenceNode) or not node.value:
             raise self._problem(
                 _line(node),
-                phrase("{what} is not a list of numbers.", what=_quoted(what)),
+                phrase("{what} is not a list of numbers.", what=quoted(what)),
                 phrase("Write [0.3, 0.4, 0.3], one for each group."),
             )
         self._verify_number(node, what, MAX_GROUPS)
@@ -568,7 +568,7 @@ class _Reader:
         if not _NUMBER.fullmatch(word.text) or not 0 <= Fraction(word.text) <= 1:
             raise self._problem(
                 word.line,
-                phrase("{what} is {value}.", what=_quoted(what), value=_quoted(word.text)),
+                phrase("{what} is {value}.", what=quoted(what), value=quoted(word.text)),
                 phrase("Write a share between 0 and 1, such as 0.05."),
             )
         return Fraction(word.text)
@@ -579,7 +579,7 @@ class _Reader:
         if not 1 <= millionths <= WHOLE_MILLIONTHS or millionths.denominator != 1:
             raise self._problem(
                 word.line,
-                phrase("'fraction' is {value}.", value=_quoted(word.text)),
+                phrase("'fraction' is {value}.", value=quoted(word.text)),
                 phrase("Write a number between 0.000001 and 1 with at most six decimals, such as 0.25."),
             )
         return int(millionths)
@@ -595,11 +595,11 @@ class _Reader:
 
 def error_within(file: str, what: Text, name: str, error: InvalidRequestError) -> InvalidRequestError:
     """An error of a condition or a question, as one of this line of the file."""
-    problem = phrase("{name}: {problem}", name=f"'{shown(name)}'", problem=phrase_of(error))
+    problem = phrase("{name}: {problem}", name=quoted(name), problem=phrase_of(error))
     return problem_at(file, what.line, problem, hint_of(error))
 
 
-def _quoted(word: str) -> str:
+def quoted(word: str) -> str:
     """The author's word in a sentence; with quotes no catalogue takes it for a word of ours."""
     return f"'{shown(word)}'"
 
