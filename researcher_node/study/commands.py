@@ -51,7 +51,7 @@ _file_argument = click.argument("file", type=click.Path(path_type=Path, dir_okay
 
 @click.group()
 def study() -> None:
-    """Many questions from one small file: what they will cost, their answers, and what follows from them."""
+    """Plan, run and report a study: many questions from one small file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,9 +227,10 @@ def report(file: Path, home: Path, form: str, to: Path | None, as_json: bool) ->
         latest = opened.latest
         if latest is None:
             raise InvalidRequestError("STUDY_NOT_RUN", file=str(file))
-        content = _rendered(opened.results(latest), "json" if as_json else form)
+        chosen = "json" if as_json else form
+        content = _rendered(opened.results(latest), chosen)
         if to is None:
-            click.echo(content, nl=False)
+            click.echo(content if chosen == "parquet" else content.decode(), nl=False)
         else:
             replace_file(to, content)
 

@@ -43,6 +43,7 @@ create table if not exists attempts (
 create table if not exists published (name text primary key, content blob not null);
 create index if not exists by_question on attempts (question);
 """
+# How long another process may hold the record.
 _BUSY_SECONDS = 30.0
 
 
