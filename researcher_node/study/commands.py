@@ -6,9 +6,10 @@ import asyncio
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,6 +27,7 @@ from broker_common.cli import (
 )
 from broker_common.errors import BrokerError, InvalidRequestError, RefusedError
 from broker_common.language import phrase, said
+from broker_common.privacy.policy import Policy
 from broker_common.storage.clock import system_clock
 from broker_common.storage.durable import replace_file
 from researcher_node.asking import Precision, Session
@@ -37,6 +39,8 @@ from researcher_node.study.page import report_page
 from researcher_node.study.plan import make_plan
 from researcher_node.study.plan_texts import plan_json, plan_text
 from researcher_node.study.record import Published, Record, Round
+from researcher_node.study.rehearsal import made_up_deployment, true_counts
+from researcher_node.study.rehearsal_texts import rehearsal_json, rehearsal_text
 from researcher_node.study.report import rendered, report_json, report_text, run_json, run_text
 from researcher_node.study.results import Results, results
 from researcher_node.study.running import Books, StudyRun
@@ -96,7 +100,9 @@ def _offline(path: Path, home: Path, work: Callable[[_Opened], ResultT]) -> Resu
         return work(_Opened(_designed(path, text, published, opened), published, books))
 
 
-def _online(path: Path, home: Path, work: Callable[[_Opened, Session], Awaitable[ResultT]]) -> ResultT:
+def _online(
+    path: Path, home: Path, work: Callable[[_Opened, Session], Awaitable[ResultT]], *, is_rehearsed: bool = False
+) -> ResultT:
     """The same with what the nodes publish now, and a session with them."""
     text = _text_of(path)
     # What needs no dictionary is found before a node is asked.
@@ -108,7 +114,8 @@ def _online(path: Path, home: Path, work: Callable[[_Opened, Session], Awaitable
             dictionaries, policy = await session.dictionaries(), await session.policy()
             published = Published(dictionaries.health, dictionaries.census, policy)
             books.record.keep_published(published)
-            return await work(_Opened(_designed(path, text, published, opened), published, books), session)
+            made = _designed(path, text, published, opened, is_rehearsed=is_rehearsed)
+            return await work(_Opened(made, published, books), session)
 
     with _books(opened) as books:
         return asyncio.run(connected(books))
@@ -121,8 +128,14 @@ def _text_of(path: Path) -> str:
         raise InvalidRequestError("FILE_UNUSABLE", file=str(path), problem="it is not text in UTF-8") from None
 
 
-def _designed(path: Path, text: str, published: Published, home: ResearcherHome) -> Study:
-    return design(parse_study_file(text, str(path)), published.health, published.census, home.config.project)
+def _designed(
+    path: Path, text: str, published: Published, home: ResearcherHome, *, is_rehearsed: bool = False
+) -> Study:
+    file = parse_study_file(text, str(path))
+    if is_rehearsed:
+        # The file's project is registered with the agencies that it is meant for.
+        file = replace(file, project=None)
+    return design(file, published.health, published.census, home.config.project)
 
 
 @study.command()
@@ -165,12 +178,7 @@ def run(file: Path, home: Path, as_json: bool, wait: int, again: bool) -> int | 
     """Ask what has no answer yet, several questions at once. Run it again at any time: nothing is charged twice."""
 
     async def work(opened: _Opened, session: Session) -> int | None:
-        with opened.books.record.running() as is_ours:
-            if not is_ours:
-                raise RefusedError("STUDY_RUNNING")
-            round_ = _round(opened, file, again=again)
-            failure = await _finish(opened, session, round_, wait)
-        found = opened.results(round_)
+        found, failure = await _run(opened, session, file, wait, again=again)
         result, text = run_json(found), run_text(found, str(file))
         if failure is not None:
             return emit_failing(as_json, result, text, failure)
@@ -178,6 +186,18 @@ def run(file: Path, home: Path, as_json: bool, wait: int, again: bool) -> int | 
         return None
 
     return _online(file, home, work)
+
+
+async def _run(
+    opened: _Opened, session: Session, file: Path, wait: int, *, again: bool
+) -> tuple[Results, BrokerError | None]:
+    """What a round has come to, and what kept it from its end."""
+    with opened.books.record.running() as is_ours:
+        if not is_ours:
+            raise RefusedError("STUDY_RUNNING")
+        round_ = _round(opened, file, again=again)
+        failure = await _finish(opened, session, round_, wait)
+    return opened.results(round_), failure
 
 
 async def _finish(opened: _Opened, session: Session, round_: Round, wait: int) -> BrokerError | None:
@@ -247,3 +267,36 @@ def _rendered(found: Results, form: str) -> bytes:
             return report_page(found).encode()
         case _:
             return rendered(found, form)
+
+
+@study.command()
+@_file_argument
+@click.option("--home", "home", type=click.Path(path_type=Path, file_okay=False), help=texts.REHEARSAL_HOME_HELP)
+@json_option
+@click.option("--population", type=Whole(10, 1_000_000), default=20_000, show_default=True, help=texts.POPULATION_HELP)
+@click.option("--seed", type=Whole(0, 2**32 - 1), default=1, show_default=True, help=texts.SEED_HELP)
+def rehearse(file: Path, home: Path | None, as_json: bool, population: int, seed: int) -> None:
+    """Run the study on made-up people in a throw-away deployment, and compare its report with the truth about them."""
+    policy = None if home is None else _published_policy(home)
+    # What needs no dictionary is found before anything is made.
+    parse_study_file(_text_of(file), str(file))
+    with (
+        tempfile.TemporaryDirectory(prefix="rehearsal-") as folder,
+        made_up_deployment(Path(folder, "deployment"), population, seed, policy) as researcher,
+    ):
+
+        async def work(opened: _Opened, session: Session) -> tuple[Results, list[tuple[int, ...]]]:
+            found, failure = await _run(opened, session, file, _MOST_SECONDS, again=False)
+            if failure is not None:
+                raise failure
+            return found, true_counts(opened.study, researcher.parent, opened.published.health)
+
+        found, truth = _online(file, researcher, work, is_rehearsed=True)
+    emit(as_json, rehearsal_json(found, truth), rehearsal_text(found, truth))
+
+
+def _published_policy(home: Path) -> Policy | None:
+    """The policy that a home's census agency published when it was last asked."""
+    with closing(Record(ResearcherHome(home).home.path)) as record:
+        published = record.published()
+    return None if published is None else published.policy

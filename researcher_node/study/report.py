@@ -297,7 +297,7 @@ def _counts_table(study: Study, counted: Sequence[Counted], event: str, t: Langu
     lines = [[*group, *numbers] for group, numbers in by_group.items()]
     title = t(texts.COUNTS_OF, event=event) if event else t(texts.COUNTS)
     reach = t(texts.REACH, margin=t.number(counted[0].margin))
-    return "\n".join([title, *_aligned([heads, *lines], len(study.splits)), reach])
+    return "\n".join([title, *aligned([heads, *lines], len(study.splits)), reach])
 
 
 def _estimates_table(study: Study, kind: str, part: str, findings: Sequence[Finding], t: Language) -> str:
@@ -312,7 +312,7 @@ def _estimates_table(study: Study, kind: str, part: str, findings: Sequence[Find
         t(texts.WITH_SAMPLING),
     ]
     lines = [_estimate_line(kind, finding, t) for finding in findings]
-    return "\n".join([heading(kind, row, t), *_aligned([heads, *lines], len(study.splits) + is_compared)])
+    return "\n".join([heading(kind, row, t), *aligned([heads, *lines], len(study.splits) + is_compared)])
 
 
 def _estimate_line(kind: str, finding: Finding, t: Language) -> list[str]:
@@ -329,7 +329,7 @@ def _differing(reference: Sequence[str], group: Sequence[str | None]) -> list[st
     return [name for name, own in zip(reference, group, strict=True) if name != own]
 
 
-def _aligned(rows: Sequence[Sequence[str]], words: int) -> list[str]:
+def aligned(rows: Sequence[Sequence[str]], words: int) -> list[str]:
     """Columns of words to the left, of figures to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [

@@ -86,3 +86,17 @@ OFFLINE_HELP = "Plan with what the nodes published when they were last asked, wi
 FORMAT_HELP = "How the report is written; csv, parquet and md are tables with a row for each number."
 TO_HELP = "Write it to this file instead of the terminal."
 NOT_TO_A_TERMINAL = "Parquet is not for a terminal: name a file with --to."
+
+# --- rehearsal ---
+REHEARSAL_HOME_HELP = (
+    "Rehearse under the accounting and the cap that this home's census agency published when it was last asked."
+)
+POPULATION_HELP = "Made-up people in the health data."
+SEED_HELP = "Which made-up people."
+TRUTH = "The truth about the made-up people, from the files that both nodes were loaded with"
+CELL = "cell"
+GROUP = "group"
+TRUE = "truth"
+HOLDS = "holds it"
+MISSES = "misses it"
+TRUTH_HELD = "{held} of {told} intervals for noise alone hold the truth; 19 of 20 would in the long run."
