@@ -49,7 +49,7 @@ def _serving(home: Path, role: str) -> Iterator[None]:
     """A node that serves during the block."""
     with (home / "rehearsal.log").open("ab") as log:
         words = [*_PROGRAM, role, "serve", "--home", str(home), "--while-stdin-open"]
-        node = subprocess.Popen(
+        node = subprocess.Popen(  # noqa: S603 - as above
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
         )
     try:
