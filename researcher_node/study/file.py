@@ -127,8 +127,6 @@ class Expectation:
     people: int
     # The share of them in the cell that is estimated, or by cell: `{French: 0.05, English: 0.6}`.
     share: Mapping[str, Fraction]
-    # The share of them to whom the event of a rate ratio has happened.
-    event: Fraction | None = None
     # Exceptions: `- {age: 65+, people: 3000, share: 0.03}`.
     groups: tuple[ExpectedGroups, ...] = ()
 
@@ -173,6 +171,15 @@ KINDS: Mapping[str, frozenset[str]] = {
     "standardised_rate": frozenset({"of", "over", "weights"}),
     "trend": frozenset({"of", "over", "scores"}),
 }
+KINDS_EXPLAINED: Mapping[str, str] = {
+    "share": "The share of a cell, by name, or of a list of cells, in each group.",
+    "difference": "The share in each group less that in its reference group.",
+    "ratio": "The share in each group divided by that in its reference group.",
+    "rate_ratio": "How many times as often an event has happened to people of this cell as to people of other cells.",
+    "standardised_rate": "The share over all groups of one entry of `by`, each with the weight of a standard population.",
+    "trend": "The change of the share over the groups of one entry of `by`, for one unit of score.",
+}
+"""What each kind is, for docs/studies.md."""
 _NEEDED: Mapping[str, tuple[str, ...]] = {
     "difference": ("reference",),
     "ratio": ("reference",),
@@ -181,7 +188,7 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     "trend": ("over",),
 }
 TOP_KEYS = ("study", "where", "by", "count", "of", "estimate", "scale", "margin", "fraction", "project", "expect")
-EXPECT_KEYS = ("people", "share", "event", "groups")
+EXPECT_KEYS = ("people", "share", "groups")
 _GROUP_EXPECT_KEYS = ("people", "share")
 
 
@@ -403,7 +410,6 @@ class _Reader:
             line=_line(node),
             people=self._whole(items["people"], "people", 0, _MOST_PEOPLE),
             share=self._shares(items["share"]),
-            event=self._given(items, "event", lambda each: self._share(each, "event"), None),
             groups=self._given(items, "groups", lambda each: self._expected_groups(each, by), ()),
         )
 

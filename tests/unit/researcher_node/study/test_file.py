@@ -49,7 +49,6 @@ project: official-languages
 expect:
   people: 2000
   share: {French: 0.05, English: 0.6}
-  event: 0.02
   groups:
     - {age: 65+, people: 3000}
     - {region: Ottawa, share: 0.15}
