@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 
-from broker_common.query.condition import AllOf, AnyOf, Comparison, Condition, Membership, Negation, Order
+from broker_common.query.condition import AllOf, AnyOf, Comparison, Condition, Membership, Negation, Order, Presence
 from broker_common.query.dictionary import Dictionary
 
 # Alternatives of two conditions that are compared with each other, at most; beyond them they count as overlapping.
@@ -55,6 +55,9 @@ def _contradict(parts: Sequence[Condition], dictionary: Dictionary) -> bool:
         if isinstance(part, Negation) and isinstance(part.part, AllOf) and stated.issuperset(part.part.parts):
             return True
     columns = {part.column for part in parts if isinstance(part, Comparison | Membership)}
+    # No value, beside a comparison of one.
+    if any(isinstance(part, Negation) and part.part in {Presence(name) for name in columns} for part in parts):
+        return True
     return any(_is_empty(column, parts, dictionary) for column in columns)
 
 

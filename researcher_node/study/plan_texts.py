@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from broker_common.language import Language, language_of_environment
 from broker_common.privacy.accounting import epsilon_text
 from broker_common.privacy.discrete_laplace import margin
 from researcher_node.study import texts
+from researcher_node.study.file import quoted
 from researcher_node.study.plan import Plan, Sight, Width
 from researcher_node.study.report import group_text
+
+# Groups that are named in one line; of more the number is said.
+_MOST_LISTED = 3
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
@@ -85,18 +90,31 @@ def plan_text(plan: Plan) -> str:
         lines.append(t(texts.PLAN_TOO_DEAR))
     if plan.study.file.expect is None:
         lines.append(t(texts.PLAN_UNEXPECTED))
-    lines += [_width_text(width, t) for width in plan.widths]
-    lines += [_sight_text(sight, t) for sight in plan.sights]
+    lines += _gathered([(group_text(each.row.group), _width_text(each, t)) for each in plan.widths], t)
+    lines += _gathered([(_compared(each, t), _sight_text(each, t)) for each in plan.sights], t)
     if plan.unplanned:
         lines.append(t(texts.PLAN_UNPLANNED, kinds=", ".join(plan.unplanned)))
     return "\n".join(lines)
 
 
+def _gathered(lines: Sequence[tuple[str, str]], t: Language) -> list[str]:
+    """A line for all groups of which the same is said."""
+    groups: dict[str, list[str]] = {}
+    for group, text in lines:
+        groups.setdefault(text, []).append(group)
+    return [f"  {_listed(names, t)}: {text}" for text, names in groups.items()]
+
+
+def _listed(names: Sequence[str], t: Language) -> str:
+    if len(names) <= _MOST_LISTED:
+        return "; ".join(names)
+    return t(texts.AND_MORE, first="; ".join(names[: _MOST_LISTED - 1]), more=len(names) - _MOST_LISTED + 1)
+
+
 def _width_text(width: Width, t: Language) -> str:
     return t(
         texts.PLAN_WIDTH,
-        group=group_text(width.row.group),
-        part=f"'{width.row.part}'",
+        part=quoted(width.row.part),
         people=t.number(width.people),
         share=t.percent(width.share),
         noise=_points(width.noise_only, t),
@@ -108,13 +126,12 @@ def _points(width: float | None, t: Language) -> str:
     return t(texts.UNTOLD) if width is None else t(texts.POINTS, points=t.number(100 * width, 1))
 
 
+def _compared(sight: Sight, t: Language) -> str:
+    return t(texts.PLAN_COMPARED, group=group_text(sight.row.group), reference=group_text(sight.row.reference or ()))
+
+
 def _sight_text(sight: Sight, t: Language) -> str:
-    values = {
-        "ratio": t.number(sight.ratio, 2),
-        "group": group_text(sight.row.group),
-        "reference": group_text(sight.row.reference or ()),
-        "power": t.percent(sight.power, 0),
-    }
+    values = {"ratio": t.number(sight.ratio, 2), "power": t.percent(sight.power, 0)}
     if sight.is_seen:
         return t(texts.PLAN_SEEN, **values)
     if sight.needed is None:

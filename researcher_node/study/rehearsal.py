@@ -16,7 +16,7 @@ from pathlib import Path
 
 from broker_common.errors import InternalError
 from broker_common.privacy.policy import Policy
-from broker_common.query.condition import AllOf, AnyOf, Comparison, Condition, Membership, Negation, Order
+from broker_common.query.condition import AllOf, AnyOf, Comparison, Condition, Membership, Negation, Order, Presence
 from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, Column, ColumnType, Dictionary
 from broker_common.query.question import REST
 from researcher_node.study.design import Row, Study
@@ -111,6 +111,8 @@ def _predicate(condition: Condition, health: Dictionary) -> Predicate:
             return lambda person: not wanted.isdisjoint(_values(column, person[name]))
         case Comparison(name, order, literal):
             return _comparison(health.column(name), order, literal)
+        case Presence(name):
+            return lambda person: bool(person[name])
         case Negation(part):
             holds = _predicate(part, health)
             return lambda person: not holds(person)

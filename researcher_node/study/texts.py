@@ -29,12 +29,12 @@ PLAN_TOO_DEAR = (
 PLAN_UNEXPECTED = (
     "Say under 'expect' how many people, and what share, you expect in each group: the plan then says what can be seen."
 )
-PLAN_WIDTH = (
-    "  {group}: {part} {share} of {people} people; interval {noise} wide for noise alone, {sampling} with sampling"
-)
-PLAN_SEEN = "  {group} against {reference}: a ratio of {ratio} would be seen {power} of the time."
-PLAN_UNSEEN = "  {group} against {reference}: a ratio of {ratio} would not be seen ({power} of the time); about {needed} people are needed."
-PLAN_NEVER_SEEN = "  {group} against {reference}: a ratio of {ratio} would not be seen ({power} of the time), however many people there are."
+PLAN_WIDTH = "{part} {share} of {people} people; interval {noise} wide for noise alone, {sampling} with sampling"
+PLAN_COMPARED = "{group} against {reference}"
+PLAN_SEEN = "a ratio of {ratio} would be seen ({power} of the time)"
+PLAN_UNSEEN = "a ratio of {ratio} would not be seen ({power} of the time); about {needed} people are needed"
+PLAN_NEVER_SEEN = "a ratio of {ratio} would not be seen ({power} of the time), however many people there are"
+AND_MORE = "{first}; and {more} more"
 PLAN_UNPLANNED = "Nothing is said in advance of: {kinds}."
 POINTS = "{points} points"
 

@@ -7,7 +7,7 @@ import random  # noqa: TID251 - seeded conditions, no secret
 
 import pytest
 
-from broker_common.query.condition import AllOf, AnyOf, Comparison, Condition, Membership, Negation
+from broker_common.query.condition import AllOf, AnyOf, Comparison, Condition, Membership, Negation, Presence
 from broker_common.query.criteria import parse_condition
 from broker_common.query.normal_form import all_of, any_of, negate
 from health_node.dictionary import HEALTH_DICTIONARY
@@ -31,12 +31,17 @@ DISJOINT = [
     ("age = 5 and sex = 'male'", "sex = 'female' or age = 6"),
     ("procedure = 'angioplasty'", "not (procedure = 'angioplasty')"),
     ("diagnosis = 'stroke' and age >= 65", "not (diagnosis = 'stroke' and age >= 65)"),
+    ("procedure is null", "procedure = 'angioplasty'"),
+    ("age is null", "age >= 3"),
+    ("age is null", "age is not null"),
     ("last_admission_date < '2010-01-01'", "last_admission_date >= '2010-01-01'"),
 ]
 OVERLAPPING = [
     ("procedure = 'angioplasty'", "procedure = 'colonoscopy'"),
     ("age between 18 and 40", "age >= 40"),
     ("sex = 'male'", "age >= 40"),
+    ("age is not null", "age >= 3"),
+    ("age is null", "sex = 'male'"),
     ("sex = 'male' or age = 3", "sex = 'female' or age = 3"),
     ("age in (1, 9)", "age >= 3"),
     ("census_division = 'Ottawa'", "census_division in ('Ottawa', 'Toronto')"),
@@ -78,6 +83,8 @@ def holds(condition: Condition, person: Person) -> bool:
         case Comparison(column, order, literal):
             compare = {"<": int.__lt__, "<=": int.__le__, ">": int.__gt__, ">=": int.__ge__}[order.value]
             return any(isinstance(value, int) and compare(value, int(str(literal))) for value in person[column])
+        case Presence(column):
+            return bool(person[column])
         case Negation(part):
             return not holds(part, person)
         case AllOf(parts):
@@ -98,6 +105,7 @@ def some_condition(chance: random.Random, depth: int) -> Condition:
                 f"sex = '{chance.choice(['male', 'female'])}'",
                 f"age {chance.choice(['<', '<=', '>', '>=', '=', '<>'])} {chance.randint(0, 4)}",
                 f"age in ({chance.randint(0, 4)}, {chance.randint(0, 4)})",
+                f"{chance.choice(['age', 'procedure'])} is {chance.choice(['null', 'not null'])}",
                 f"procedure {chance.choice(['=', '<>'])} '{chance.choice(['angioplasty', 'dialysis'])}'",
             ]
         )

@@ -24,9 +24,10 @@ from researcher_node.answers import AskedQuestion
 from researcher_node.estimates import Estimate, Interval
 from researcher_node.study.design import Study, design
 from researcher_node.study.file import parse_study_file
+from researcher_node.study.formats import rendered, rows_of
 from researcher_node.study.page import report_page
 from researcher_node.study.record import Attempt
-from researcher_node.study.report import rendered, report_json, report_text, rows_of
+from researcher_node.study.report import report_json, report_text
 from researcher_node.study.results import Counted, Finding, Results
 from researcher_node.study.running import Standing
 
