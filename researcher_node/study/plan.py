@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
 from broker_common.privacy.accounting import price
 from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary import Dictionary
-from researcher_node.estimates import Planned, expected_widths, people_needed, power
+from researcher_node.estimates import Planned, expected_widths, power
 from researcher_node.study.design import Row, Study
 from researcher_node.study.overlap import most_in
 
@@ -29,6 +29,8 @@ _LEAST_SECONDS = 0.2
 # A ratio that most studies want to be able to see, and how surely.
 _USUAL_RATIO = 0.5
 _WANTED_POWER = 0.8
+# Groups are thought to grow so many times at most, and how exactly the answer is looked for.
+_MOST_TIMES, _TOLERANCE = 1e6, 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ class Sight:
     power: float
     is_seen: bool
     people: int
-    # In the group, for the power that is wanted; None: no number would do.
+    # In the group, and as many times as many in its reference, for the power that is wanted; None: no number would do.
     needed: int | None
 
 
@@ -143,18 +145,10 @@ def _sights(study: Study, scale: int) -> tuple[Sight, ...]:
                 # Nothing is expected: would it be seen if there were half as many?
                 here, _ = _planned(study, row, row.group, scale, share=_USUAL_RATIO * there.share)
             chance = power(here, there)
-            needed = people_needed(here, there, _WANTED_POWER)
+            is_seen = chance >= _WANTED_POWER
             ratio = here.share / there.share if there.share else math.inf
-            found.append(
-                Sight(
-                    row,
-                    ratio,
-                    chance,
-                    chance >= _WANTED_POWER,
-                    people,
-                    None if needed is None else _whole(needed, study),
-                )
-            )
+            needed = people if is_seen else _needed(here, there, people)
+            found.append(Sight(row, ratio, chance, is_seen, people, needed))
     return tuple(found)
 
 
@@ -191,6 +185,23 @@ def expected_in(study: Study, part: Sequence[int], group: Sequence[str | None]) 
     return people, float(sum(shares.get(study.cells[cell], 0) for cell in part))
 
 
-def _whole(people: int, study: Study) -> int:
-    """So many people before a fraction of them is drawn."""
-    return math.ceil(people * WHOLE_MILLIONTHS / study.file.fraction_millionths)
+def _needed(here: Planned, there: Planned, people: int) -> int | None:
+    """So many people in the group if the two groups grow alike, in two significant digits; None: no number would do."""
+
+    def is_seen(times: float) -> bool:
+        grown = (replace(each, people=times * each.people) for each in (here, there))
+        return power(*grown) >= _WANTED_POWER
+
+    if not (people and here.people and there.people):
+        return None
+    times = 1.0
+    while not is_seen(times):
+        times *= 2
+        if times > _MOST_TIMES:
+            return None
+    low, high = times / 2, times
+    while high / low > 1 + _TOLERANCE:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if is_seen(middle) else (middle, high)
+    unit = 10 ** max(0, len(str(math.ceil(people * high))) - 2)
+    return math.ceil(people * high / unit) * unit

@@ -6,6 +6,7 @@ import pytest
 from fakes.world import make_policy
 
 from broker_common.privacy.accounting import price
+from broker_common.privacy.discrete_laplace import margin
 from broker_common.query.question import parse_question
 from census_node.registry.dictionary import CENSUS_DICTIONARY
 from health_node.dictionary import HEALTH_DICTIONARY
@@ -81,3 +82,64 @@ def test_what_is_expected_of_a_group() -> None:
     assert expected_in(study, (0, 1), ("40-59", "male", "dialysis")) == (900, 0.95)
     assert expected_in(study, (0,), ("80+", "female", "dialysis")) == (200, 0.05)
     assert expected_in(study, (1,), ("80+", "male", "dialysis")) == (200, 0.02)
+
+
+SEEN = """\
+by: {sex: all}
+count: mother_tongue = 'French'
+of: all
+estimate:
+  - share: French
+  - ratio: French
+    reference: male
+expect: {people: %d, share: %s}
+"""
+
+
+def test_width_of_an_interval_for_noise_alone() -> None:
+    """Of a small share of many people it is about twice the margin of its cell, divided by the people."""
+    plan = planned(SEEN % (100_000, "0.01"))
+    for width in plan.widths:
+        assert (width.people, width.share) == (100_000, 0.01)
+        assert width.noise_only == pytest.approx(2 * margin(30, 2) / 100_000, rel=0.05)
+        assert width.with_sampling is not None
+        assert width.with_sampling > width.noise_only
+    assert plan.widths[0].with_sampling == pytest.approx(
+        2 * ((margin(30, 2) / 1.96) ** 2 + 990) ** 0.5 * 1.96 / 100_000, rel=0.1
+    )
+
+
+def test_width_for_few_people_cannot_be_told() -> None:
+    """Twenty people under noise of more than a hundred."""
+    assert [width.noise_only for width in planned(SEEN % (20, "0.05")).widths] == [None, None]
+
+
+def test_what_would_be_seen_and_how_many_people_that_takes() -> None:
+    """Half the share is seen among many and not among few; with as many as are said to be needed it is seen."""
+    (many,) = planned(SEEN % (60_000, "0.05")).sights
+    assert (many.ratio, many.is_seen, many.needed) == (0.5, True, 60_000)
+    (few,) = planned(SEEN % (2_000, "0.05")).sights
+    assert (few.ratio, few.is_seen) == (0.5, False)
+    assert few.needed is not None
+    (enough,) = planned(SEEN % (few.needed, "0.05")).sights
+    (short,) = planned(SEEN % (few.needed * 9 // 10, "0.05")).sights
+    assert enough.is_seen
+    assert not short.is_seen
+    (nobody,) = planned(SEEN % (0, "0.05")).sights
+    assert (nobody.is_seen, nobody.needed) == (False, None)
+
+
+def test_shares_that_are_expected_to_differ_are_compared_as_they_are() -> None:
+    """The ratio is the author's own then."""
+    text = (SEEN % (60_000, "0.05")).replace("share: 0.05}", "share: 0.05, groups: [{sex: female, share: 0.04}]}")
+    (sight,) = planned(text).sights
+    assert sight.ratio == pytest.approx(0.8)
+
+
+def test_a_fraction_leaves_fewer_people_to_count() -> None:
+    """A tenth of them: ten times as wide for noise alone."""
+    (whole, _), (tenth, _) = (planned(SEEN % (100_000, "0.05") + end).widths for end in ("", "fraction: 0.1\n"))
+    assert whole.noise_only is not None
+    assert tenth.noise_only is not None
+    assert tenth.people == 100_000
+    assert tenth.noise_only / whole.noise_only == pytest.approx(10, rel=0.05)
