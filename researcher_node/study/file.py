@@ -90,19 +90,19 @@ class EstimateItem:
     line: int
     # What is estimated: the name of a cell, or a list of names that are added up.
     part: tuple[Text, ...]
-    # The cells that a share is a share of; all cells of the question where it is not given.
+    # The cells that a share is a share of, if not all.
     of: tuple[Text, ...] = ()
-    # `difference`, `ratio`: the group that others are compared with, such as `{sex: male}`.
+    # `difference`, `ratio`: the group to compare with, such as `{sex: male}`.
     reference: Select = ()
-    # `rate_ratio`: a condition; the rate is the share of people with it. People without it are asked about in a question of their own.
+    # `rate_ratio`: a condition; the rate is the share of people who meet it.
     event: Text | None = None
-    # `rate_ratio`: the cells that the rate is compared with; all other cells where it is not given.
+    # `rate_ratio`: the cells to compare with, if not all others.
     against: tuple[Text, ...] = ()
-    # `standardised_rate`, `trend`: the entry of `by` whose groups are added up, or put in order.
+    # `standardised_rate`, `trend`: the entry of `by` whose groups are put together.
     over: Text | None = None
-    # `standardised_rate`: a weight for each group, in the order of the groups.
+    # `standardised_rate`: a weight for each group.
     weights: tuple[Fraction, ...] = ()
-    # `trend`: a number for each group, in the order of the groups; 1, 2, 3 where it is not given.
+    # `trend`: a number for each group; otherwise 1, 2, 3.
     scores: tuple[Fraction, ...] = ()
 
 
@@ -125,7 +125,7 @@ class Expectation:
     line: int
     # People in each group.
     people: int
-    # The share of them in the cell that is estimated, or by cell: `{French: 0.05, English: 0.6}`.
+    # The share of them in the cell that is estimated, or in each cell: `{French: 0.05, English: 0.6}`.
     share: Mapping[str, Fraction]
     # Exceptions: `- {age: 65+, people: 3000, share: 0.03}`.
     groups: tuple[ExpectedGroups, ...] = ()
@@ -139,26 +139,25 @@ class StudyFile:
     file: str
     # What the study is called in its report.
     study: str = ""
-    # The population, a condition as for `ask --where`. May be left out where `by` names all groups.
+    # The population, as for `ask --where`. May be left out where there is a `by`.
     where: Text | None = None
-    # Groups: a name and numbers (bands of the column of that name), `all` or a list of codes of the column, or names with a
-    # condition each. Several entries make every combination.
+    # Groups: a column with bands, with `all` or with a list of its codes; or any name with names of groups and their conditions.
     by: tuple[Split, ...] = ()
-    # The cells: one `ask --count`, a list of them, or names with one each.
+    # The cells: one `--count` of `ask`, a list of them, or names with one each.
     count: tuple[tuple[Text | None, Text], ...] = ()
     # `all` adds everybody else: the whole of a share.
     of: Text | None = None
-    # What is to be computed from the counts; see below. Counts are always reported.
+    # What is computed from the counts.
     estimate: tuple[EstimateItem, ...] = ()
-    # The noise scale of every question; the usual one where neither this nor `margin` is given.
+    # The noise scale, if not the usual one.
     scale: int | None = None
-    # Instead of `scale`: the margin of error of one cell that is wanted, 19 times out of 20.
+    # Instead of `scale`: the margin of error that is wanted.
     margin: int | None = None
     # Take each matching person with this probability.
     fraction_millionths: int = WHOLE_MILLIONTHS
-    # The registered project; the usual one of the home where it is not given.
+    # The registered project, if not the home's usual one.
     project: Text | None = None
-    # What the author expects, for `study plan`; see below.
+    # What the author expects, for `plan`.
     expect: Expectation | None = None
 
 

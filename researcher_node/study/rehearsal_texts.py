@@ -11,6 +11,7 @@ from researcher_node.study import texts
 from researcher_node.study.rehearsal import true_value
 from researcher_node.study.report import (
     aligned,
+    counts_heading,
     group_text,
     heading,
     number_text,
@@ -47,13 +48,17 @@ def rehearsal_text(found: Results, truth: Truth) -> str:
 
 
 def _counts_table(found: Results, truth: Truth, t: Language) -> str:
-    study = found.study
-    heads = [*(name for name, _ in study.splits), t(texts.CELL), t(texts.ESTIMATE), t(texts.TRUE)]
-    lines = [
-        [*each.standing.ask.group, each.cell, t.number(each.count), t.number(exact)]
-        for each, exact in zip(found.counted, _exact(truth), strict=True)
-    ]
-    return "\n".join([t(texts.COUNTS), *aligned([heads, *lines], len(study.splits) + 1)])
+    """A table for each event that people were asked about with and without."""
+    by_event: dict[str, list[list[str]]] = {}
+    for each, exact in zip(found.counted, _exact(truth), strict=True):
+        ask = each.standing.ask
+        by_event.setdefault(ask.event, []).append([*ask.group, each.cell, t.number(each.count), t.number(exact)])
+    splits = [name for name, _ in found.study.splits]
+    heads = [*splits, t(texts.CELL), t(texts.ESTIMATE), t(texts.TRUE)]
+    return "\n\n".join(
+        "\n".join([counts_heading(event, t), *aligned([heads, *lines], len(splits) + 1)])
+        for event, lines in by_event.items()
+    )
 
 
 def _estimates_table(kind: str, findings: Sequence[Finding], truth: Truth, t: Language) -> str:

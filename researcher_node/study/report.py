@@ -137,6 +137,11 @@ def heading(kind: str, row: Row, t: Language) -> str:
     return t(texts.KINDS[kind], part=f"'{row.part}'", event=row.event)
 
 
+def counts_heading(event: str, t: Language) -> str:
+    """Whose counts a table holds: of whole groups, or of the people in them with an event."""
+    return t(texts.COUNTS_OF, event=event) if event else t(texts.COUNTS)
+
+
 def notes(found: Results, t: Language) -> list[str]:
     """What a reader has to know about the numbers."""
     said_notes = [t(texts.NOTE_LEFT_OUT)]
@@ -183,9 +188,8 @@ def _counts_table(study: Study, counted: Sequence[Counted], event: str, t: Langu
     for each in counted:
         by_group.setdefault(each.standing.ask.group, []).append(t.number(each.count))
     lines = [[*group, *numbers] for group, numbers in by_group.items()]
-    title = t(texts.COUNTS_OF, event=event) if event else t(texts.COUNTS)
     reach = t(texts.REACH, margin=t.number(counted[0].margin))
-    return "\n".join([title, *aligned([heads, *lines], len(study.splits)), reach])
+    return "\n".join([counts_heading(event, t), *aligned([heads, *lines], len(study.splits)), reach])
 
 
 def _estimates_table(study: Study, kind: str, part: str, findings: Sequence[Finding], t: Language) -> str:
