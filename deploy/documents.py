@@ -154,7 +154,7 @@ def _study_keys() -> str:
     for name, prefix in (("StudyFile", ""), ("Expectation", "expect: ")):
         rows += _study_rows(found[name], lines, prefix)
     kinds = [f"| `estimate: - {kind}` | {meaning} |" for kind, meaning in KINDS_EXPLAINED.items()]
-    return "\n".join([*rows, *kinds, *_study_rows(found["EstimateItem"], lines, "in an estimate: ")]) + "\n"
+    return "\n".join([*rows, *kinds, *_study_rows(found["EstimateItem"], lines, "estimate: ")]) + "\n"
 
 
 def _study_rows(node: ast.ClassDef, lines: list[str], prefix: str) -> list[str]:
