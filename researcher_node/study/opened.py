@@ -45,8 +45,11 @@ class OpenedStudy:
         return self.next_scale() if latest is None else latest.scale
 
     def next_scale(self) -> int:
+        """The scale that the file asks for, or that its margin needs under the policy in force."""
         file = self.study.file
-        return Precision(file.scale, file.margin).choose(self.published.policy) if file.scale is None else file.scale
+        if file.scale is not None:
+            return file.scale
+        return Precision(margin=file.margin).choose(self.published.policy, len(self.study.cells))
 
     def answered(self) -> int:
         """Questions of the latest round that have their answers."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker_common.language import Language, language_of_environment
 from broker_common.privacy.accounting import epsilon_text
-from broker_common.privacy.discrete_laplace import margin
+from broker_common.privacy.table_laplace import margin
 from researcher_node.study import texts
 from researcher_node.study.file import quoted
 from researcher_node.study.plan import Plan, Sight, Width
@@ -24,7 +24,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "study": plan.study.title,
         "scale": plan.scale,
         "epsilon": epsilon_text(plan.scale),
-        "margin_95": margin(plan.scale),
+        "margin_95": margin(plan.scale, len(plan.study.cells)),
         "cells": len(plan.study.cells),
         "answers": cost.answers,
         "new_answers": cost.new_answers,
@@ -78,7 +78,7 @@ def plan_text(plan: Plan) -> str:
             cells=len(plan.study.cells),
             new=cost.new_answers,
             time=t.span(max(1000, round(plan.seconds * 1000))),
-            margin=t.number(margin(plan.scale)),
+            margin=t.number(margin(plan.scale, len(plan.study.cells))),
             scale=plan.scale,
             most=cost.answers_a_person,
             units=cost.units,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
-from broker_common.privacy.discrete_laplace import margin
+from broker_common.privacy.table_laplace import margin
 from researcher_node.estimates import (
     Counts,
     Estimate,
@@ -102,7 +102,7 @@ def _counted(study: Study, scale: int, standing: Standing) -> list[Counted]:
     if asked is None or asked.noisy is None:
         return []
     drawn = study.file.fraction_millionths / WHOLE_MILLIONTHS
-    reach = margin(scale) / drawn
+    reach = margin(scale, len(study.cells)) / drawn
     return [
         Counted(standing, cell, number / drawn, reach)
         for cell, number in zip(study.cells, asked.noisy.values, strict=True)

@@ -104,6 +104,7 @@ def test_width_of_an_interval_for_noise_alone() -> None:
     for width in plan.widths:
         assert (width.people, width.share) == (100_000, 0.01)
         assert width.noise_only == pytest.approx(2 * TWO_CELLS / 100_000, rel=0.05)
+        assert width.noise_only is not None
         assert width.with_sampling is not None
         assert width.with_sampling > width.noise_only
     assert plan.widths[0].with_sampling == pytest.approx(
