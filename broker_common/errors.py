@@ -252,6 +252,23 @@ REASONS: Mapping[str, Reason] = {
         "The question has {cells} cells; the census node answers {served} in one question.",
         "Ask for fewer cells at a time. Each question is charged by itself.",
     ),
+    # The file's name carries the line, the problem is a sentence.
+    "STUDY_INVALID": Reason(InvalidRequestError, "{file}: {problem}", "{remedy}"),
+    "STUDY_NOT_RUN": Reason(
+        InvalidRequestError,
+        "Nothing has been asked for the study of {file} in this home.",
+        "Run it: 'tripartite study run {file}'. If it was changed since, questions that are equal keep their answers.",
+    ),
+    "STUDY_RUNNING": Reason(
+        RefusedError,
+        "Another study of this home is running.",
+        "Wait for it to end, then run this one. Nothing was asked.",
+    ),
+    "STUDY_UNFINISHED": Reason(
+        RefusedError,
+        "Questions of {file} have no answer yet.",
+        "Run it without --again until all have. Nothing was asked.",
+    ),
     "INVALID_VALUE": Reason(InvalidRequestError, "{name} {problem}.", "{remedy}"),
     # --- messages, identities and keys -----------------------------------------------------------------------------
     "MALFORMED_MESSAGE": Reason(

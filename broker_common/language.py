@@ -70,6 +70,13 @@ def phrase_of(error: BrokerError, *, with_hint: bool = False) -> str:
     return filled
 
 
+def hint_of(error: BrokerError) -> str:
+    """An error's hint as a phrase."""
+    filled = _Phrase(error.hint)
+    filled.in_language = lambda t: error.said(t)[1]
+    return filled
+
+
 class _Figures(string.Formatter):
     """Fills in `{names}`; numbers have the marks of the language between their digits."""
 

@@ -27,6 +27,7 @@ import broker_common.privacy.policy
 import census_node.config
 import health_node.config
 import researcher_node.config
+import researcher_node.study.file
 from broker_common.audit.codes import CODES
 from broker_common.audit.documents import OpenedCriteria, ReceiptFile
 from broker_common.cli import program
@@ -53,8 +54,13 @@ from broker_common.tlog.orders import Order
 from broker_common.tlog.replay import FORMAT_VERSION
 from broker_common.tlog.tiles import CHECKPOINT_PATH, entry_bundles, hash_tiles, parse_hash_tile
 from broker_common.values import base64_text
-from deploy.local import census_config, health_config, researcher_config
+from census_node.registry.dictionary import CENSUS_DICTIONARY
+from deploy.local import PROJECT, Plan, census_config, health_config, researcher_config
 from health_node.dictionary import HEALTH_DICTIONARY
+from researcher_node.study.design import design
+from researcher_node.study.file import KINDS_EXPLAINED, parse_study_file
+from researcher_node.study.plan import make_plan
+from researcher_node.study.plan_texts import plan_text
 
 _ROOT = Path(__file__).resolve().parent.parent
 _BLOCK = re.compile(r"(<!-- begin (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(<!-- end (?P=name) -->)", re.DOTALL)
@@ -63,6 +69,7 @@ _DOCUMENTS = (
     "broker_common/audit/AUDIT.md",
     "broker_common/tlog/FORMAT.md",
     "deploy/README.md",
+    "docs/studies.md",
     "protos/README.md",
 )
 _SAMPLE_ADDRESSES = {"researcher": "127.0.0.1:7001", "health": "127.0.0.1:7002", "census": "127.0.0.1:7003"}
@@ -131,6 +138,47 @@ def _settings(module: ModuleType, *classes: str) -> str:
     found = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)}
     parts = [_table(found[name], lines) for name in classes]
     return "\n".join(parts)
+
+
+# What a study file calls otherwise than the program, and what is not one of its keys.
+_STUDY_KEYS = {"fraction_millionths": "fraction"}
+_NO_STUDY_KEYS = frozenset({"file", "line", "kind", "part", "select"})
+
+
+def _study_keys() -> str:
+    """The keys of a study file, with the comments above them in the source."""
+    source = inspect.getsource(researcher_node.study.file)
+    lines = source.splitlines()
+    found = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)}
+    rows = ["| key | what it is |", "|---|---|"]
+    for name, prefix in (("StudyFile", ""), ("Expectation", "expect: ")):
+        rows += _study_rows(found[name], lines, prefix)
+    kinds = [f"| `estimate: - {kind}` | {meaning} |" for kind, meaning in KINDS_EXPLAINED.items()]
+    return "\n".join([*rows, *kinds, *_study_rows(found["EstimateItem"], lines, "estimate: ")]) + "\n"
+
+
+def _study_rows(node: ast.ClassDef, lines: list[str], prefix: str) -> list[str]:
+    fields = [each for each in node.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)]
+    return [
+        f"| `{prefix}{_STUDY_KEYS.get(each.target.id, each.target.id)}` | {_comment_above(lines, each.lineno)} |"
+        for each in fields
+        if isinstance(each.target, ast.Name) and each.target.id not in _NO_STUDY_KEYS
+    ]
+
+
+def _study(name: str) -> str:
+    """A sample of a study file."""
+    return f"```yaml\n{(_ROOT / 'docs' / 'studies' / f'{name}.yaml').read_text(encoding='utf-8')}```\n"
+
+
+def _study_plan() -> str:
+    """The plan of a sample under the policy that `init` makes."""
+    name = "diabetes-by-age"
+    file = parse_study_file((_ROOT / "docs" / "studies" / f"{name}.yaml").read_text(encoding="utf-8"), f"{name}.yaml")
+    study = design(file, HEALTH_DICTIONARY, CENSUS_DICTIONARY, PROJECT)
+    policy = Plan(population=100_000, seed=1, accounting="per_person", max_belief="0.8").policy()
+    made = make_plan(study, file.scale or policy.usual_scale, policy, HEALTH_DICTIONARY, answered=0)
+    return f"```\n{plan_text(made)}\n```\n"
 
 
 def _table(node: ast.ClassDef, lines: list[str]) -> str:
@@ -359,6 +407,10 @@ _BLOCKS: Mapping[str, Callable[[], str]] = {
     "example-key-ids": _example_key_ids,
     "example-receipt": _example_receipt,
     "errors": _errors,
+    "study-angioplasty": lambda: _study("angioplasty"),
+    "study-diabetes-by-age": lambda: _study("diabetes-by-age"),
+    "study-keys": _study_keys,
+    "study-plan": _study_plan,
     "settings-policy": lambda: _settings(broker_common.privacy.policy, "Policy"),
     "settings-census": lambda: _settings(census_node.config, "CensusConfig", "KeyConfig", "LimitConfig"),
     "settings-dashboard": lambda: _settings(broker_common.dashboard.config, "DashboardConfig"),

@@ -8,5 +8,5 @@ slots    that a quoted noise slot     checking that the log keeps what receipts 
          is committed to                       seen: what was seen of it before
 census_log  who signs and cosigns it  trust    whom the researcher knows
 opening  the composition root, inbox  cli      the commands; texts: what they say
-exporting  what an auditor is handed
+exporting  what an auditor is handed  study    many questions from one file
 """

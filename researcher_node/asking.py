@@ -400,14 +400,16 @@ class Session(AbstractAsyncContextManager["Session"]):
         self,
         wanted: Wanted,
         *,
+        query_id: bytes | None = None,
         quoted_again: int = 0,
         wait_seconds: float = 0.0,
         on_busy: BusyHandler = lambda _: None,
     ) -> AskedQuestion:
         """Read, quote, sign and remember a question; nothing has been sent to the health node yet.
 
-        `quoted_again` is how many quotes for the same question the census node refused before. While it gives us no more
-        quotes it is asked again, for at most `wait_seconds`.
+        `query_id` is given by a caller that has written it down before; otherwise it is a new one. `quoted_again` is how many
+        quotes for the same question the census node refused before. While it gives us no more quotes it is asked again, for at
+        most `wait_seconds`.
 
         Raises:
             InvalidRequestError, RefusedError: what is wrong with the question, or with asking it now.
@@ -422,7 +424,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         nonce = self._randomness(SALT_BYTES)
         opening_key = OpeningKey.generate(self._randomness)
         body = ticket_pb2.Ticket(
-            query_id=self._randomness(QUERY_ID_BYTES),
+            query_id=self._randomness(QUERY_ID_BYTES) if query_id is None else query_id,
             researcher_id=self._researcher_id,
             project_id=wanted.project,
             question=offered.question,

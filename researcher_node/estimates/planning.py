@@ -13,6 +13,7 @@ from researcher_node.estimates.law import critical_values
 from researcher_node.estimates.recombined import of_sum
 from researcher_node.estimates.tables import Design, Interval, share_of
 
+# More people than any agency has: a plan that would need them says that no group is large enough.
 _MOST_PEOPLE = 10**9
 _SIGNIFICANT_DIGITS = 2
 

@@ -31,10 +31,22 @@ from health_node import texts as health_texts
 from researcher_node import texts as researcher_texts
 from researcher_node.checking import Outcome
 from researcher_node.selection import STATES
+from researcher_node.study import texts as study_texts
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("broker_common", "census_node", "health_node", "researcher_node", "deploy")
-TEXTS = (*(audit_texts, card_texts, census_texts, dashboard_texts, deploy_texts, health_texts, researcher_texts),)
+TEXTS = (
+    *(
+        audit_texts,
+        card_texts,
+        census_texts,
+        dashboard_texts,
+        deploy_texts,
+        health_texts,
+        researcher_texts,
+        study_texts,
+    ),
+)
 # Help of commands is English, as the library's own words in it are; lines of a log and what a log holds are English, too.
 ENGLISH = {
     audit_texts: {"ROW"},

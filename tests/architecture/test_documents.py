@@ -18,9 +18,13 @@ from broker_common.errors import REASONS
 from broker_common.storage.home import Home
 from broker_common.tlog.rules import RULES
 from census_node.config import CensusConfig
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 from deploy.local import Plan, lay_out
 from health_node.config import HealthConfig
+from health_node.dictionary import HEALTH_DICTIONARY
 from researcher_node.config import ResearcherConfig
+from researcher_node.study.design import design
+from researcher_node.study.file import parse_study_file
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "deploy" / "samples"
@@ -89,6 +93,26 @@ def test_sample_configuration_is_loaded_as_a_node_does(tmp_path: Path, role: str
         msgspec.to_builtins(config).items()
         >= {name: value for name, value in said.items() if not isinstance(value, dict)}.items()
     )
+
+
+STUDIES = ROOT / "docs" / "studies.md"
+# A page that is read before the first study.
+MOST_WORDS = 1500
+
+
+def test_the_page_on_studies_is_short() -> None:
+    """Its samples and its table of keys included."""
+    assert len(STUDIES.read_text().split()) < MOST_WORDS
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "studies").iterdir()), ids=lambda path: path.name)
+def test_sample_of_a_study_is_one(path: Path) -> None:
+    """Both dictionaries admit it, its expectations are of its groups, and the page shows it."""
+    text = path.read_text()
+    study = design(parse_study_file(text, path.name), HEALTH_DICTIONARY, CENSUS_DICTIONARY, "usual")
+    assert study.rows
+    assert study.file.expect is not None
+    assert text in STUDIES.read_text()
 
 
 @pytest.fixture(scope="module")

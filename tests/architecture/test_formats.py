@@ -18,6 +18,7 @@ from broker_common.privacy.policy import Policy
 from broker_common.tlog.replay import FORMAT_VERSION
 from health_node import people_store
 from researcher_node import answers
+from researcher_node.study import record
 
 ROOT = Path(__file__).parents[2]
 FORMAT = (ROOT / "broker_common" / "tlog" / "FORMAT.md").read_text(encoding="utf-8")
@@ -54,6 +55,7 @@ def row(beginning: str) -> str:
         ("opened criteria", number_of(OpenedCriteria)),
         ("an opening", number_of(Opening)),
         ("a researcher's store", answers._FORMAT),
+        ("a researcher's record of studies", record.FORMAT),
     ],
 )
 def test_table_has_the_numbers_of_the_code(beginning: str, number: int) -> None:

@@ -59,6 +59,9 @@ from health_node.marks import price, verify_affordable
 from researcher_node.asking import parse_fraction
 from researcher_node.config import ResearcherConfig
 from researcher_node.selection import parse_since, parse_until
+from researcher_node.study.design import Study, design
+from researcher_node.study.file import parse_study_file
+from researcher_node.study.overlap import most_in
 
 __all__ = ["CRITERIA_CODES", "QUESTION_CODES", "TARGETS", "verify_condition", "verify_question"]
 
@@ -433,6 +436,59 @@ def _policy_seeds() -> dict[str, bytes]:
     }
 
 
+# --- studies ---------------------------------------------------------------------------------------------------------
+
+
+def _parse_study(data: bytes) -> Study:
+    return design(parse_study_file(text_of(data), "s.yaml"), HEALTH_DICTIONARY, CENSUS_DICTIONARY, "usual")
+
+
+def _check_study(study: Study, data: bytes) -> None:
+    require(study.key == _parse_study(data).key, "a study has one name")
+    require(len({canonical_bytes(ask.where) for ask in study.asks}) == len(study.asks) > 0, "no question twice")
+    for ask in study.asks:
+        require(parse_condition(describe(ask.where), HEALTH_DICTIONARY) == ask.where, "a question is asked by its text")
+    verify_question(study.question)
+    require(len(study.cells) == len(study.question.cells), "every cell has a name")
+    for row in study.rows:
+        require(all(0 <= place < len(study.asks) for place in row.asks), "a row names its questions")
+    few = [ask.where for ask in study.asks[:20]]
+    require(1 <= most_in(few, HEALTH_DICTIONARY) <= len(few), "somebody is in a group, nobody in more than there are")
+
+
+_STUDY = b"""where: age >= 18
+by:
+  age: [18, 40, 65]
+  sex: all
+  region: {here: census_division = 'Ottawa', there: "census_division <> 'Ottawa'"}
+count: {French: mother_tongue = 'French'}
+of: all
+estimate:
+  - share: French
+  - ratio: French
+    reference: {sex: male}
+  - rate_ratio: French
+    event: procedure = 'angioplasty'
+  - standardised_rate: [French]
+    over: age
+    weights: [0.5, 0.25, 0.25]
+  - trend: French
+    over: age
+scale: 20
+expect: {people: 100, share: 0.05, groups: [{sex: male, people: 7}]}
+"""
+
+
+def _study_seeds() -> dict[str, bytes]:
+    return {
+        "whole": _STUDY,
+        "small": b"where: age >= 65\ncount: mother_tongue\n",
+        "bad bands": _STUDY.replace(b"40", b"4"),
+        "bad yaml": b"where: 'age",
+        "bad column": _STUDY.replace(b"sex", b"sxe"),
+    }
+
+
 # --- sources ---------------------------------------------------------------------------------------------------------
 
 _LINKAGE = LinkageChain([LinkageKey(_FIXED)])
@@ -670,6 +726,29 @@ TARGETS: Mapping[str, Target[Any]] = {
         seeds=_policy_seeds,
         codes=frozenset({"INVALID_VALUE"}),
         words=(b'"scales":[', b"1e2", b"4294967296", b'"\\u0000"', b"[[", b"null", b"-1", b"strict"),
+    ),
+    "study": Target(
+        parse=_parse_study,
+        check=_check_study,
+        covers=(parse_study_file,),
+        seeds=_study_seeds,
+        codes=frozenset({"STUDY_INVALID"}),
+        words=(
+            b"\n  - ",
+            b": ",
+            b"{",
+            b"]",
+            b"&a ",
+            b"*a",
+            b"!!python/name:os.system ",
+            b"? ",
+            b"|\n ",
+            b"age",
+            b"all",
+        ),
+        # Each is read by a YAML parser in Python, and designed twice.
+        mutations=150,
+        max_bytes=2048,
     ),
     "census_source": Target(
         parse=_parse_census_source,

@@ -28,6 +28,7 @@ from census_node.release.outbox import Outbox, WaitingAnswer
 from census_node.release.publication import Publication
 from census_node.release.slot_secrets import SlotSecrets
 from researcher_node.answers import Answers
+from researcher_node.study.record import Record
 
 _ANSWER = "answer"
 CALLS: dict[str, tuple[type, str]] = {
@@ -42,6 +43,7 @@ CALLS: dict[str, tuple[type, str]] = {
     "roster file": (RosterWriter, "finish"),
     "load file": (Path, "replace"),
     "old loads": (LoadFolder, "forget_except"),
+    "attempt": (Record, "assign"),
     "question": (Answers, "put"),
     "received": (Answers, "receive"),
     "refusal": (Answers, "refuse"),

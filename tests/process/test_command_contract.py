@@ -67,6 +67,9 @@ DOCUMENTED = {
     "researcher ask": "--home --json --where --count --scale --margin --fraction --wait --again --label",
     "researcher answers": "--home --json --collect --state --project --since --until --last --label --format --to",
     "researcher serve": "--home",
+    "study plan": "--home --json --offline",
+    "study run": "--home --json --wait --again",
+    "study report": "--home --json --format --to",
 }
 
 

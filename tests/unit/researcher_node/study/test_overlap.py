@@ -1,0 +1,133 @@
+"""How many groups one person can be in: never too few, and one for groups of a single-valued column."""
+
+from __future__ import annotations
+
+import itertools
+import random  # noqa: TID251 - seeded conditions, no secret
+
+import pytest
+
+from broker_common.query.condition import AllOf, AnyOf, Comparison, Condition, Membership, Negation, Presence
+from broker_common.query.criteria import parse_condition
+from broker_common.query.normal_form import all_of, any_of, negate
+from health_node.dictionary import HEALTH_DICTIONARY
+from researcher_node.study.overlap import are_disjoint, most_in
+
+SEED = 20_110_516
+TRIES = 300
+
+
+def read(text: str) -> Condition:
+    """The condition of a text."""
+    return parse_condition(text, HEALTH_DICTIONARY)
+
+
+DISJOINT = [
+    ("sex = 'male'", "sex = 'female'"),
+    ("sex = 'male'", "sex <> 'male'"),
+    ("age between 18 and 39", "age >= 40"),
+    ("age < 18", "age > 17"),
+    ("age in (1, 2)", "age >= 3"),
+    ("age = 5 and sex = 'male'", "sex = 'female' or age = 6"),
+    ("procedure = 'angioplasty'", "not (procedure = 'angioplasty')"),
+    ("diagnosis = 'stroke' and age >= 65", "not (diagnosis = 'stroke' and age >= 65)"),
+    ("procedure is null", "procedure = 'angioplasty'"),
+    ("age is null", "age >= 3"),
+    ("age is null", "age is not null"),
+    ("last_admission_date < '2010-01-01'", "last_admission_date >= '2010-01-01'"),
+]
+OVERLAPPING = [
+    ("procedure = 'angioplasty'", "procedure = 'colonoscopy'"),
+    ("age between 18 and 40", "age >= 40"),
+    ("sex = 'male'", "age >= 40"),
+    ("age is not null", "age >= 3"),
+    ("age is null", "sex = 'male'"),
+    ("sex = 'male' or age = 3", "sex = 'female' or age = 3"),
+    ("age in (1, 9)", "age >= 3"),
+    ("census_division = 'Ottawa'", "census_division in ('Ottawa', 'Toronto')"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), DISJOINT)
+def test_groups_that_nobody_is_in_together(one: str, other: str) -> None:
+    """Values of a single-valued column that do not meet, and a condition beside its negation."""
+    assert are_disjoint(read(one), read(other), HEALTH_DICTIONARY)
+    assert are_disjoint(read(other), read(one), HEALTH_DICTIONARY)
+    assert most_in([read(one), read(other)], HEALTH_DICTIONARY) == 1
+
+
+@pytest.mark.parametrize(("one", "other"), OVERLAPPING)
+def test_groups_that_somebody_may_be_in_together(one: str, other: str) -> None:
+    """Values of a multi-valued column, and whatever cannot be compared."""
+    assert not are_disjoint(read(one), read(other), HEALTH_DICTIONARY)
+    assert most_in([read(one), read(other)], HEALTH_DICTIONARY) == 2
+
+
+def test_a_cross_product_counts_its_overlapping_side_alone() -> None:
+    """Three procedures by four bands of age: one person is in three groups at most."""
+    procedures = [read(f"procedure = '{code}'") for code in ("angioplasty", "colonoscopy", "dialysis")]
+    bands = [read(text) for text in ("age < 20", "age between 20 and 39", "age between 40 and 64", "age >= 65")]
+    groups = [all_of(pair) for pair in itertools.product(procedures, bands)]
+    assert most_in(groups, HEALTH_DICTIONARY) == 3
+    assert most_in(groups[::-1], HEALTH_DICTIONARY) == 3
+
+
+Person = dict[str, set[object]]
+
+
+def holds(condition: Condition, person: Person) -> bool:
+    """Whether a person meets a condition, written as FORMAT says it."""
+    match condition:
+        case Membership(column, literals):
+            return bool(person[column] & set(literals))
+        case Comparison(column, order, literal):
+            compare = {"<": int.__lt__, "<=": int.__le__, ">": int.__gt__, ">=": int.__ge__}[order.value]
+            return any(isinstance(value, int) and compare(value, int(str(literal))) for value in person[column])
+        case Presence(column):
+            return bool(person[column])
+        case Negation(part):
+            return not holds(part, person)
+        case AllOf(parts):
+            return all(holds(part, person) for part in parts)
+        case AnyOf(parts):
+            return any(holds(part, person) for part in parts)
+
+
+def some_condition(chance: random.Random, depth: int) -> Condition:
+    """A condition about few values, so that many of them meet."""
+    if depth:
+        parts = [some_condition(chance, depth - 1) for _ in range(chance.randint(1, 3))]
+        together = chance.choice([all_of, any_of])(parts)
+        return negate(together) if chance.random() < 1 / 3 else together
+    return read(
+        chance.choice(
+            [
+                f"sex = '{chance.choice(['male', 'female'])}'",
+                f"age {chance.choice(['<', '<=', '>', '>=', '=', '<>'])} {chance.randint(0, 4)}",
+                f"age in ({chance.randint(0, 4)}, {chance.randint(0, 4)})",
+                f"{chance.choice(['age', 'procedure'])} is {chance.choice(['null', 'not null'])}",
+                f"procedure {chance.choice(['=', '<>'])} '{chance.choice(['angioplasty', 'dialysis'])}'",
+            ]
+        )
+    )
+
+
+def test_never_fewer_than_somebody_is_in() -> None:
+    """Against every person that a small world can hold; no value in a column included."""
+    chance = random.Random(SEED)
+    sexes: list[set[object]] = [set(), {"male"}, {"female"}]
+    ages: list[set[object]] = [set(), {-1}, {0}, {1}, {2}, {3}, {4}, {5}]
+    procedures: list[set[object]] = [set(), {"angioplasty"}, {"dialysis"}, {"angioplasty", "dialysis"}]
+    people: list[Person] = [
+        {"sex": sex, "age": age, "procedure": procedure}
+        for sex, age, procedure in itertools.product(sexes, ages, procedures)
+    ]
+    found_one = 0
+    for _ in range(TRIES):
+        groups = [some_condition(chance, chance.randint(0, 2)) for _ in range(chance.randint(2, 6))]
+        truth = max(sum(holds(group, person) for group in groups) for person in people)
+        found = most_in(groups, HEALTH_DICTIONARY)
+        assert truth <= found <= len(groups)
+        found_one += found < len(groups)
+    # The bound is worth something: it is below the number of groups often enough.
+    assert found_one > TRIES / 5
