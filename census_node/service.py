@@ -28,6 +28,7 @@ from broker_common.rpc.news import News, NewsOf
 from broker_common.rpc.server import StopSignal, log_unforeseen
 from broker_common.stages import Report, recording
 from broker_common.storage.journal import Checkpointed
+from broker_common.storage.writing import Writer
 from census_node.config import LimitConfig
 from census_node.node import CensusNode
 from census_node.query.admission import Arrived, BrokenOff, Recovered, SampleAttempt
@@ -93,6 +94,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         self._people = people
         self._loop = asyncio.get_running_loop()
         self._node = node
+        self._writer = Writer(node.journal)
         self._limits = limits
         self._stop = stop
         self._report_stages = report_stages
@@ -339,7 +341,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             await asyncio.wait([news], timeout=left)
         if answer is None:
             return census_service_pb2.CollectResponse()
-        await asyncio.to_thread(self._node.released.delivered, answer.ticket_hash, "collect")
+        await self._writer.write(self._node.released.delivered, answer.ticket_hash, "collect")
         return census_service_pb2.CollectResponse(
             answer=answer_pb2.SealedAnswer(query_id=request.query_id, sealed=answer.sealed)
         )

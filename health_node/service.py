@@ -29,6 +29,7 @@ from broker_common.rpc.callers import caller
 from broker_common.rpc.server import StopSignal, log_unforeseen
 from broker_common.rpc.status import broker_error
 from broker_common.stages import Report, recording, stage
+from broker_common.storage.writing import Writer
 from health_node import texts
 from health_node.census_link import CensusLink, CensusNow, fetch_policy
 from health_node.config import LimitConfig
@@ -131,6 +132,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         """`offer_roster` is called when the census node does not know the roster that a sample names."""
         self._monitor = Monitor("health", node.clock) if monitor is None else monitor
         self._node = node
+        self._writer = Writer(node.journal)
         self._report_stages = report_stages
         self._census = census
         self._manifest_key = manifest_key
@@ -242,7 +244,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
     ) -> None:
         error: BrokerError | None = None
         try:
-            accepted = await asyncio.to_thread(accept)
+            accepted = await self._writer.write(accept)
             await walk.reach(health_service_pb2.STAGE_ACCEPTED)
             if not accepted.settled:
                 started_ms = self._node.clock() if submitted_ms is None else submitted_ms
@@ -282,7 +284,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
             await self._retrying(lambda: self._knowing_cards(lambda: self._attempt(question, ready)))
         except BrokerError as error:
             if error.ends_ticket:
-                await asyncio.to_thread(self._node.log_refused, question.accepted.ticket.hash.hex(), error)
+                await self._writer.write(self._node.log_refused, question.accepted.ticket.hash.hex(), error)
             if error.code == "ROSTER_NOT_IN_FORCE":
                 self._offer_roster()
             raise _for_researcher(error) from error
@@ -296,7 +298,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         key = await self._node.journal.glance(self._manifest_key)
         # SECURITY: durable before the first byte leaves, and once for each ticket: nobody holds any of a sample that our log
         # does not name.
-        signed = await asyncio.to_thread(self._node.log_forwarded, manifest, key, people=size)
+        signed = await self._writer.write(self._node.log_forwarded, manifest, key, people=size)
         return _Ready(sample, manifest, signed)
 
     async def _place(self, question: _Question) -> tuple[Policy, int]:
@@ -418,10 +420,10 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         charged = (await _expect(call, "charged")).charged
         handed_over = await self._node.journal.glance(self._node.handed_over, ticket.hash.hex())
         charge = verify_charged(charged, ticket, manifest, handed_over=handed_over, census_log=census.log)
-        await asyncio.to_thread(self._node.log_charge, ticket.hash.hex(), charge)
+        await self._writer.write(self._node.log_charge, ticket.hash.hex(), charge)
         await question.walk.reach(health_service_pb2.STAGE_CHARGED)
         await _expect(call, "released")
-        await asyncio.to_thread(self._node.log_settled, ticket.hash.hex())
+        await self._writer.write(self._node.log_settled, ticket.hash.hex())
 
 
 def _next_multiple(step_ms: int, not_before_ms: int) -> int:

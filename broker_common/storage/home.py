@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -147,6 +147,23 @@ class Home:
             except ValueError as error:
                 raise self._missing(reference, "it is not a path") from error
         raise self._missing(reference, "it is not a reference")
+
+    def stamp(self, reference: str) -> Hashable:
+        """What is another whenever `read` may give something else: of a file, when it was changed, and which one it is.
+
+        Raises:
+            InvalidRequestError: SECRET_MISSING.
+        """
+        kind, _, target = reference.partition(":")
+        if kind != "file" or not target:
+            return self.read(reference)
+        try:
+            found = os.stat(f"{self.path}/{target}")  # noqa: PTH116 - at every use of a key; a path costs more than the call
+        except OSError as error:
+            raise self._missing(reference, error.strerror or "it cannot be read") from error
+        except ValueError as error:
+            raise self._missing(reference, "it is not a path") from error
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
     def read_key(self, reference: str, parse: Callable[[str], ValueT]) -> ValueT:
         """The key, or what several make together, that a reference leads to: `parse` never quotes it in its ValueError."""

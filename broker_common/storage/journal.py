@@ -122,6 +122,8 @@ class Journal(Generic[StateT]):
         self._clock = clock
         self._lock = threading.RLock()
         self._broken: BrokerError | None = None
+        # The one that is under way.
+        self._transaction: Transaction[StateT] | None = None
         # Who signed last, and what of late.
         self._notes: tuple[NoteSigner | None, dict[tuple[int, bytes], str]] = (None, {})
         # What SQLite said of the file when everything that others had written was last folded in.
@@ -170,7 +172,7 @@ class Journal(Generic[StateT]):
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Transaction[StateT]]:
-        """Hold the write lock; commit at the end of the block.
+        """Hold the write lock; commit at the end of the block. Inside another one it is a part of that, and fails with it.
 
         Raises:
             StateUnknownError: STATE_UNKNOWN, the commit failed and its outcome cannot be known.
@@ -179,8 +181,13 @@ class Journal(Generic[StateT]):
         """
         with self._lock:
             self._verify_usable()
+            if self._transaction is not None:
+                # The lock is this thread's.
+                yield self._transaction
+                return
             transaction = Transaction(self)
             self._begin()
+            self._transaction = transaction
             try:
                 with store_errors():
                     self._catch_up()
@@ -190,6 +197,8 @@ class Journal(Generic[StateT]):
             except BaseException as error:
                 self._abandon(transaction, error)
                 raise
+            finally:
+                self._transaction = None
             self._commit()
 
     @contextlib.contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import structlog
@@ -54,14 +54,14 @@ _NEEDED_LATER = frozenset({Purpose.LOG.value, Purpose.IDENTITY.value})
 class Keyring:
     """The private keys of one home, by purpose: read when a card first puts them to use, so that a new card is obeyed at once.
 
-    Files are read at every use; what their bytes mean is worked out once for as long as they stay the same.
+    Files are looked at in every use, and read again when they have changed.
     """
 
     def __init__(self, home: Home, references: Mapping[str, str]) -> None:
         self._home = home
         self._references = references
-        # By purpose: the bytes that were read last, and the keys in them; for TLS those that belong to a certificate.
-        self._read: dict[str, tuple[bytes, Any]] = {}
+        # By purpose: the stamp of what was read last, and the keys in it; for TLS those that belong to a certificate.
+        self._read: dict[str, tuple[Hashable, Any]] = {}
 
     # --- using keys ------------------------------------------------------------------------------------------------
 
@@ -103,13 +103,13 @@ class Keyring:
     def _keys(self, purpose: str, parse: Callable[[str], KeyT]) -> list[KeyT]:
         """Every key that is in the file for a purpose now."""
         reference = self._references[purpose]
-        data = self._home.read(reference)
+        stamp = self._home.stamp(reference)
         before = self._read.get(purpose)
-        if before is not None and before[0] == data:
+        if before is not None and before[0] == stamp:
             known: list[KeyT] = before[1]
             return known
-        keys = self._home.parse_keys(reference, data, parse)
-        self._read[purpose] = data, keys
+        keys = self._home.parse_keys(reference, self._home.read(reference), parse)
+        self._read[purpose] = stamp, keys
         return keys
 
     def cosigner(self, card: VerifiedCard, now_ms: int) -> Cosigner:
@@ -138,16 +138,17 @@ class Keyring:
         certificate = card.in_use(TLS, now_ms)
         if not isinstance(certificate, PeerCertificate):
             raise self._home.no_key(self._references[TLS])
-        blocks = self._home.read(self._references[TLS])
+        stamp = (certificate.pem, self._home.stamp(self._references[TLS]))
         before = self._read.get(TLS)
-        if before is not None and before[0] == certificate.pem + blocks:
+        if before is not None and before[0] == stamp:
             known: TlsCredentials = before[1]
             return known
+        blocks = self._home.read(self._references[TLS])
         try:
             credentials = credentials_of(certificate, blocks)
         except ValueError as error:
             raise self._home.not_that_key(self._references[TLS]) from error
-        self._read[TLS] = certificate.pem + blocks, credentials
+        self._read[TLS] = stamp, credentials
         return credentials
 
     def has(self, card: VerifiedCard, purpose: str, now_ms: int) -> bool:

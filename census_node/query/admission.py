@@ -96,6 +96,7 @@ class SampleAttempt:
         self._refusing = refusing
         self._ticket: VerifiedTicket | None = None
         self._manifest: sample_pb2.Manifest | None = None
+        self._seen: Gate | None = None
         self._sample: AdmittedSample | None = None
 
     @property
@@ -108,6 +109,7 @@ class SampleAttempt:
         if self._refusing is not None:
             self._refusing.prepare()
         gate, arrived = self._gate(), self._here
+        self._seen = gate
         # 1
         if gate.is_charged(hash_bytes(arrived.ticket.ticket).hex()):
             self._ticket = ticket_verified_before(arrived.ticket)
@@ -125,8 +127,9 @@ class SampleAttempt:
         return Claim(self.agency, self._ticket.hash.hex(), self._manifest.set_commitment)
 
     def verify_sample(self) -> None:
-        gate, arrived, ticket, manifest = self._gate(), self._here, self._ticket, self._manifest
-        assert ticket is not None  # noqa: S101 - the claim comes first
+        gate, arrived, ticket, manifest = self._seen, self._here, self._ticket, self._manifest
+        assert gate is not None  # noqa: S101 - the claim comes first
+        assert ticket is not None  # noqa: S101 - as above
         assert manifest is not None  # noqa: S101 - as above
         # 4
         question = _verify_in_force(ticket, gate)

@@ -83,10 +83,10 @@ class Answers:
 
     # --- made ------------------------------------------------------------------------------------------------------
 
-    def make(self, charge: Charge) -> None:
-        self._patiently(lambda: self._make(charge.ticket_hash))
+    def make(self, charge: Charge, proof: Checkpointed) -> None:
+        self._patiently(lambda: self._make(charge.ticket_hash, proof))
 
-    def _make(self, ticket_hash: str) -> None:
+    def _make(self, ticket_hash: str, proof: Checkpointed) -> None:
         with self._journal.reading() as state:
             pending, ticket = Outbox(self._journal.db).pending(ticket_hash), state.tickets[ticket_hash]
         if pending is None:
@@ -95,7 +95,7 @@ class Answers:
             raise InternalError("SAMPLE_LOST")
         exact = self._count(pending, ticket)
         secret = self._slot_secrets.read(pending.slot, pending.slot_commitment)
-        sealed = _sealed(pending, exact, secret, ticket, self._journal.prove(ticket.index), self._key())
+        sealed = _sealed(pending, exact, secret, ticket, proof, self._key())
         if self._oversight is not None:
             # CRASH: an opening without its answer; made again with the answer, it is the same.
             self._oversight.keep(make_opening(exact, secret, ticket=ticket_hash, slot=pending.slot, load=pending.load))
@@ -128,7 +128,7 @@ class Answers:
     def recover(self, ticket_hash: str) -> None:
         """Make a charged answer before serving; if that can never be done, it is lost, for the operator to see."""
         try:
-            self._make(ticket_hash)
+            self._make(ticket_hash, self._journal.prove(self._journal.state.tickets[ticket_hash].index))
         except BrokerError as error:
             if error.code not in {"DICTIONARY_CHANGED", "INTEGRITY", "SAMPLE_LOST"}:
                 raise

@@ -1,6 +1,6 @@
 """The desk: charges, answers, releases and changes of what is in force are made here, one at a time, in rounds.
 
-    in line -> taken by a round -> done in the desk's own thread -> told, all of a round together, when the schedule says
+    in line -> taken by a round -> done in the desk's own thread, then finished -> told, all of a round together, when the schedule says
 
 A round takes releases first, so that the order of the log's entries follows from what was in line when the round began. An exception
 is the outcome of whoever raised it. One that stops the node ends the desk: nothing is done after a write whose outcome is unknown.
@@ -46,13 +46,21 @@ class Desk:
         self._worker = ThreadPoolExecutor(1, "desk")
 
     def find(self, key: Hashable) -> Place[Any] | None:
-        """The place that somebody has under this key, until its outcome has left."""
+        """The place that somebody has under this key, until its outcome has left. From any thread."""
         return self._places.get(key)
 
     def put(
-        self, agency: str, work: Callable[[Round], ResultT], *, key: Hashable = None, is_release: bool = False
+        self,
+        agency: str,
+        work: Callable[[Round], ResultT],
+        *,
+        then: Callable[[ResultT], object] = lambda _: None,
+        key: Hashable = None,
+        is_release: bool = False,
     ) -> Place[ResultT]:
         """A place at the end of an agency's line, or the one that there is under the same key.
+
+        `then` is done with what came of the work, when the work of the whole round is done and before anything of it is told.
 
         Raises:
             PeerUnavailableError: PEER_UNAVAILABLE, the desk has been stopped.
@@ -63,7 +71,7 @@ class Desk:
         if found is not None:
             return found
         # Without a key nobody can join it.
-        place = Place(agency, object() if key is None else key, self._clock(), work)
+        place = Place(agency, object() if key is None else key, self._clock(), work, then)
         self._places[place.key] = place
         (self._releases if is_release else self._samples).put(place)
         self._has_come.set()
@@ -121,12 +129,10 @@ class Desk:
         finally:
             # Also when nobody waits for us any more: a thread is at it, and the journal must not be closed under it.
             await asyncio.wait({work})
-        fatal = next(
-            (each.error for each in done if isinstance(each.error, BrokerError) and each.error.stops_node), None
-        )
-        if fatal is not None:
-            self.stop()
-            self._stop_node(fatal)
+        for place in done:
+            if isinstance(place.error, BrokerError) and place.error.stops_node:
+                self.stop()
+                self._stop_node(place.error)
         self._free_ms = await schedule.leave(now)
         for place in done:
             del self._places[place.key]
@@ -135,11 +141,16 @@ class Desk:
 
 def _do_all(now: Round, taken: Sequence[Place[Any]]) -> list[Place[Any]]:
     """One after the other, in the desk's thread; gives those that were done, up to one that stops the node."""
+    worked = _up_to_fatal(taken, lambda place: place.do(now))
+    return _up_to_fatal(worked, Place.finish)
+
+
+def _up_to_fatal(places: Sequence[Place[Any]], step: Callable[[Place[Any]], None]) -> list[Place[Any]]:
     done = []
-    for place in taken:
-        place.do(now)
+    for place in places:
+        step(place)
         done.append(place)
-        if isinstance(place.error, BrokerError) and place.error.stops_node:
+        if place.stops_node:
             break
     return done
 

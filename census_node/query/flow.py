@@ -95,7 +95,7 @@ class Ledger(Protocol[AttemptT_contra, KeptT_contra]):
 class Answers(Protocol):
     """Sealed answers, from the count to the door."""
 
-    def make(self, charge: Charge) -> None:
+    def make(self, charge: Charge, proof: Checkpointed) -> None:
         """Count, add the noise, seal and store; nothing happens if that has been done. Waits as long as the journal is busy."""
 
     def release(self, charge: Charge, cosigned: str, *, at_ms: int) -> None:
@@ -108,8 +108,11 @@ class Answers(Protocol):
 class Publication(Protocol):
     """What of the log is shown."""
 
-    def entrust(self, charge: Charge) -> Checkpointed:
-        """Durably give the witness outside a checkpoint that covers the charge; gives the proof. Shows it to nobody else."""
+    def prove(self, charge: Charge) -> Checkpointed:
+        """That the log holds the charge."""
+
+    def entrust(self, charge: Charge) -> None:
+        """Durably give the witness outside a checkpoint that covers the charge. Shows it to nobody else."""
 
     def show(self, charge: Charge) -> None:
         """Show that checkpoint to the health agencies. Waits for no disk."""
@@ -117,11 +120,8 @@ class Publication(Protocol):
     def cosigned(self, charge: Charge) -> str | None:
         """The checkpoint covering the charge that the agency of its sample has cosigned. From the journal."""
 
-    def seems_cosigned(self, charge: Charge) -> bool:
-        """Whether there is one, as far as has been heard. Waits for nothing."""
-
-    def next_cosignature(self) -> asyncio.Future[None]:
-        """Done when another cosignature has come, if it is asked for before looking; it belongs to everybody."""
+    async def next_cosignature(self, charge: Charge) -> None:
+        """Return as soon as there seems to be one, as far as has been heard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,18 +148,10 @@ async def answer_query(parts: Parts[AttemptT, KeptT], desk: Desk, attempt: Attem
     Raises:
         BrokerError: what was refused or failed, at the instant at which anything else would have been told.
     """
-    # --- verify: off the desk. A ticket that is in line joins its place; one that is charged is good for ever.
-    place: Place[tuple[Charge, Checkpointed]] | None = None
-    claim: Claim | None = None
-    refused: Exception | None = None
-    try:
-        claim = await asyncio.to_thread(attempt.verify_claim)
-        place = desk.find(claim)
-        if place is None:
-            await asyncio.to_thread(_verify_uncharged, parts, attempt, claim)
-    except Exception as error:  # noqa: BLE001 - raised again at its instant
-        # SECURITY: a refusal waits in line like a sample, or when it is told would say how far verifying came.
-        refused = error
+    # --- verify: off the desk.
+    verified = await asyncio.to_thread(_verify, parts, desk, attempt)
+    claim, place, refused = verified.claim, verified.place, verified.refused
+    # SECURITY: a refusal waits in line like a sample, or when it is told would say how far verifying came.
 
     # CRASH: nothing has happened. The agency tries again, with a new quote if this one has expired.
 
@@ -178,17 +170,19 @@ async def answer_query(parts: Parts[AttemptT, KeptT], desk: Desk, attempt: Attem
             # CRASH: charged and not answered; the answer is made from the kept file, with the noise that the charge fixed.
 
         # --- answer
-        parts.answers.make(charge)
+        proof = parts.publication.prove(charge)
+        parts.answers.make(charge, proof)
         # CRASH: a sealed answer that nobody was told of, and the next start finds it made.
-
-        # --- publish, first half: the witness outside comes before everybody else.
-        proof = parts.publication.entrust(charge)
-        # CRASH: the witness is ahead of what the agencies have seen, and never of the log.
         return charge, proof
+
+    def entrust(charged: tuple[Charge, Checkpointed]) -> None:
+        # --- publish, first half: the witness outside comes before everybody else, once for all charges of a round.
+        parts.publication.entrust(charged[0])
+        # CRASH: the witness is ahead of what the agencies have seen, and never of the log.
 
     try:
         # Nobody joins a refusal.
-        place = place or desk.put(attempt.agency, charge_and_answer, key=None if refused else claim)
+        place = place or desk.put(attempt.agency, charge_and_answer, then=entrust, key=None if refused else claim)
         charge, proof = await place.outcome()
     except (InvalidRequestError, RefusedError) as error:
         # CRASH: refused, and nobody was told; the agency asks again.
@@ -212,7 +206,7 @@ async def answer_query(parts: Parts[AttemptT, KeptT], desk: Desk, attempt: Attem
     is_released = False
     while not is_released:
         # --- await the cosignature, again if the agency was replaced before the release.
-        await _cosignature(parts.publication, charge)
+        await parts.publication.next_cosignature(charge)
         # CRASH: cosigned and not released; after a start the cosignature is found, or asked for again.
 
         # --- release
@@ -224,9 +218,26 @@ async def answer_query(parts: Parts[AttemptT, KeptT], desk: Desk, attempt: Attem
     told.released()
 
 
-def _verify_uncharged(parts: Parts[AttemptT, KeptT], attempt: AttemptT, claim: Claim) -> None:
-    if parts.ledger.charge_of(claim) is None:
-        attempt.verify_sample()
+@dataclass(slots=True)
+class _Verified:
+    """How far verifying came; `place` is what the same claim has in line."""
+
+    claim: Claim | None = None
+    place: Place[tuple[Charge, Checkpointed]] | None = None
+    refused: Exception | None = None
+
+
+def _verify(parts: Parts[AttemptT, KeptT], desk: Desk, attempt: AttemptT) -> _Verified:
+    verified = _Verified()
+    try:
+        verified.claim = attempt.verify_claim()
+        # A ticket that is in line joins its place; one that is charged is good for ever.
+        verified.place = desk.find(verified.claim)
+        if verified.place is None and parts.ledger.charge_of(verified.claim) is None:
+            attempt.verify_sample()
+    except Exception as error:  # noqa: BLE001 - raised again at its instant
+        verified.refused = error
+    return verified
 
 
 def _charged(parts: Parts[AttemptT, KeptT], attempt: AttemptT, kept: KeptT, at_ms: int) -> Charge:
@@ -237,12 +248,3 @@ def _charged(parts: Parts[AttemptT, KeptT], attempt: AttemptT, kept: KeptT, at_m
             # After an uncertain commit the file stays: the log will tell.
             parts.samples.forget(kept)
         raise
-
-
-async def _cosignature(publication: Publication, charge: Charge) -> None:
-    """Return when the agency of the charge's sample has cosigned it."""
-    while True:
-        news = publication.next_cosignature()
-        if publication.seems_cosigned(charge):
-            return
-        await asyncio.wait([news])

@@ -15,6 +15,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from broker_common.errors import BrokerError
 from census_node.query.schedule import Round
 
 ResultT = TypeVar("ResultT")
@@ -25,18 +26,28 @@ OPERATOR = ""
 class Place(Generic[ResultT]):
     """Something to be done at the desk, and its outcome for everybody who waits for it. Made in the event loop."""
 
-    def __init__(self, agency: str, key: Hashable, whole_ms: int, work: Callable[[Round], ResultT]) -> None:
+    def __init__(
+        self,
+        agency: str,
+        key: Hashable,
+        whole_ms: int,
+        work: Callable[[Round], ResultT],
+        then: Callable[[ResultT], object] = lambda _: None,
+    ) -> None:
+        """`then` is done with what came of the work, when the work of the whole round is done."""
         self.agency = agency
         self.key = key
         # Since when all of it has been here.
         self.whole_ms = whole_ms
         self._work = work
+        self._then = then
         # Whoever measures stages of a query goes on measuring at the desk.
         self._context = copy_context()
         self._told: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
         # Nobody may be waiting any more.
         self._told.add_done_callback(lambda told: told.cancelled() or told.exception())
         self._leave: Callable[[], object] | None = None
+        self._finish: Callable[[], object] = lambda: None
         # When its outcome left.
         self.left_ms = 0
         # What went wrong with the work.
@@ -49,10 +60,28 @@ class Place(Generic[ResultT]):
     def do(self, now: Round) -> None:
         """Do the work; its outcome stays here until it is told."""
         try:
-            self._leave = partial(self._told.set_result, self._context.run(self._work, now))
+            outcome = self._context.run(self._work, now)
         except Exception as error:  # noqa: BLE001 - raised again for whoever waits
-            self.error = error
-            self._leave = partial(self._told.set_exception, error)
+            self._fail(error)
+        else:
+            self._leave = partial(self._told.set_result, outcome)
+            self._finish = partial(self._context.run, self._then, outcome)
+
+    def finish(self) -> None:
+        """Do what comes after the work of the whole round, unless the work has failed."""
+        try:
+            self._finish()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._fail(error)
+
+    @property
+    def stops_node(self) -> bool:
+        """Whether it ended in a state that nobody knows."""
+        return isinstance(self.error, BrokerError) and self.error.stops_node
+
+    def _fail(self, error: Exception) -> None:
+        self.error = error
+        self._leave = partial(self._told.set_exception, error)
 
     def tell(self, left_ms: int) -> None:
         """The outcome of the work leaves, at this instant."""

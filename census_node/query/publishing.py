@@ -35,9 +35,11 @@ class Publishing:
         # What was cosigned before this start: nobody may have a reason to cosign more.
         self.hear()
 
-    def entrust(self, charge: Charge) -> Checkpointed:
-        self._publication.entrust(charge.index + 1)
+    def prove(self, charge: Charge) -> Checkpointed:
         return self._journal.prove(charge.index)
+
+    def entrust(self, charge: Charge) -> None:
+        self._publication.entrust(charge.index + 1)
 
     def show(self, charge: Charge) -> None:
         self._publication.show(charge.index + 1)
@@ -49,11 +51,12 @@ class Publishing:
             self._heard.pop(charge.agency, None)
         return note
 
-    def seems_cosigned(self, charge: Charge) -> bool:
-        return self._heard.get(charge.agency, 0) > charge.index
-
-    def next_cosignature(self) -> asyncio.Future[None]:
-        return self._news.next()
+    async def next_cosignature(self, charge: Charge) -> None:
+        while True:
+            news = self._news.next()
+            if self._heard.get(charge.agency, 0) > charge.index:
+                return
+            await asyncio.wait([news])
 
     def hear(self) -> None:
         """Look what has been cosigned, and tell whoever waits. Blocking."""

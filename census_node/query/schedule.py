@@ -19,6 +19,9 @@ from typing import Protocol
 from broker_common.privacy.policy import Policy
 from broker_common.values import Clock
 
+# The most samples of a round without ticks.
+_AT_ONCE = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Round:
@@ -92,14 +95,14 @@ class Ticks:
 
 @dataclass(frozen=True, slots=True)
 class Immediate:
-    """One sample as soon as the desk is free, its outcome as soon as it is done: for tests and benchmarks."""
+    """A round as soon as the desk is free, its outcomes as soon as it is done: for tests and benchmarks."""
 
     clock: Clock
 
     async def next_round(self, whole_ms: int, free_ms: int) -> Round:
         del whole_ms, free_ms
         now_ms = self.clock()
-        return Round(before_ms=now_ms + 1, entries_ms=now_ms, leaves_ms=now_ms, most=1)
+        return Round(before_ms=now_ms + 1, entries_ms=now_ms, leaves_ms=now_ms, most=_AT_ONCE)
 
     async def leave(self, now: Round) -> int:
         del now

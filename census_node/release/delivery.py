@@ -154,6 +154,8 @@ class Courier:
         for researcher, visit in self._visits.items():
             if inboxes.get(researcher) != visit.peer:
                 visit.task.cancel()
+        if not inboxes:
+            return
         # In a thread: it looks at every answer that nobody has fetched, and everybody waits for the loop.
         waiting = await asyncio.to_thread(self._node.released.undelivered, inboxes.keys())
         self._pauses = {name: pause for name, pause in self._pauses.items() if name in waiting}

@@ -59,17 +59,20 @@ class Publication:
         self.show(size)
 
     def entrust(self, size: int) -> None:
-        """Durably give the witness store the log up to `size` entries; shows it to nobody.
+        """Durably give the witness store the log up to `size` entries at least; shows it to nobody.
+
+        The log as it is: whatever else of it is shown next is entrusted as well.
 
         Raises:
             InternalError: STORE_FAILED.
         """
         with self._lock:
             if size > self._entrusted:
+                note = self._journal.checkpoint()
                 if self._store is not None:
-                    self._store.put(self._journal.checkpoint(size))
+                    self._store.put(note)
                 # CRASH: the store may be ahead of what anybody else has seen, and never is of the log.
-                self._entrusted = size
+                self._entrusted = parse_note(note)[0].size
 
     def show(self, size: int) -> None:
         """Show the log up to `size` entries, which are entrusted, unless more of it is shown already. Waits for no disk."""

@@ -71,6 +71,7 @@ class TimedDesk:
     # What was worked on, in order, with the time of its log entries; when each outcome left; how often a tick was overrun.
     entries: list[tuple[Hashable, int]] = field(default_factory=list)
     left: dict[Hashable, int] = field(default_factory=dict)
+    failed: set[Hashable] = field(default_factory=set)
     alerts: int = 0
     # How often the schedule was asked.
     asked: int = 0
@@ -110,8 +111,9 @@ class TimedDesk:
         error: Exception | None = None,
         is_release: bool = False,
         then: Callable[[], object] = lambda: None,
+        followed: Callable[[Hashable], object] = lambda _: None,
     ) -> Place[Hashable]:
-        """Something to be done that takes so long; what came of it is noted when it leaves."""
+        """Something to be done that takes so long, and what follows the round's work; what came of it is noted when it leaves."""
 
         def work(now: Round) -> Hashable:
             self.entries.append((name, now.entries_ms - BEGAN_MS))
@@ -121,7 +123,7 @@ class TimedDesk:
                 raise error
             return name
 
-        place = self.desk.put(agency, work, key=name, is_release=is_release)
+        place = self.desk.put(agency, work, then=followed, key=name, is_release=is_release)
         task = asyncio.create_task(self._note(place, name))
         self.waiting.add(task)
         return place
@@ -129,6 +131,9 @@ class TimedDesk:
     async def _note(self, place: Place[Hashable], name: Hashable) -> None:
         try:
             await place.outcome()
+        except Exception:
+            self.failed.add(name)
+            raise
         finally:
             self.left[name] = self.now_ms
 

@@ -102,7 +102,8 @@ class Node:
 
     # --- answers
 
-    def make(self, charge: Charge) -> None:
+    def make(self, charge: Charge, proof: Checkpointed) -> None:
+        assert proof.index == charge.index, "another charge is proved"
         assert self.disk.log[charge.index][:2] == ("charged", charge.ticket_hash), "counted before it is charged"
         self.fail("answer")
         if charge.ticket_hash not in self.disk.answers:
@@ -124,13 +125,15 @@ class Node:
 
     # --- publication
 
-    def entrust(self, charge: Charge) -> Checkpointed:
+    def prove(self, charge: Charge) -> Checkpointed:
+        return Checkpointed(note=f"of {charge.index + 1}", index=charge.index, proof=[], entry=b"")
+
+    def entrust(self, charge: Charge) -> None:
         assert charge.ticket_hash in self.disk.answers, "published before it is answered"
         self.fail("entrust")
         if self.disk.witnessed <= charge.index:
-            self.disk.witnessed = charge.index + 1
+            self.disk.witnessed = len(self.disk.log)
             self.step("entrust")
-        return Checkpointed(note=f"of {charge.index + 1}", index=charge.index, proof=[], entry=b"")
 
     def show(self, charge: Charge) -> None:
         assert self.disk.witnessed > charge.index, "shown before the witness outside has it"
@@ -142,11 +145,12 @@ class Node:
         size = self.sizes.get(charge.agency, 0)
         return f"cosigned {size}" if size > charge.index else None
 
-    def seems_cosigned(self, charge: Charge) -> bool:
-        return self.cosigned(charge) is not None
-
-    def next_cosignature(self) -> asyncio.Future[None]:
-        return self._news
+    async def next_cosignature(self, charge: Charge) -> None:
+        while True:
+            news = self._news
+            if self.cosigned(charge) is not None:
+                return
+            await asyncio.wait([news])
 
     def cosign(self, agency: str) -> None:
         """An agency cosigns what is shown."""

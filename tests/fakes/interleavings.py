@@ -210,10 +210,10 @@ def _answer(state: State, question: int, rules: Rules) -> State | None:
 
 
 def _entrust(state: State, question: int, rules: Rules) -> State | None:
-    """The witness store is given the log up to the charge."""
+    """The witness store is given the log as it is, unless it has the charge."""
     del rules
-    size = state.disk.place(f"c{question}") + 1
-    return replace(state, witnessed=size) if size > state.witnessed else None
+    has_it = state.disk.place(f"c{question}") < state.witnessed
+    return None if has_it else replace(state, witnessed=len(state.disk.log))
 
 
 def _show(state: State, question: int, rules: Rules) -> State | None:

@@ -1020,7 +1020,7 @@ def charge_and_answer(node: CensusNode, attempt: SampleAttempt) -> Checkpointed:
             if not error.stops_node:
                 node.keeping.forget(kept)
             raise
-    node.answers.make(charge)
+    node.answers.make(charge, node.journal.prove(charge.index))
     node.publication.publish(charge.index + 1)
     return node.journal.prove(charge.index)
 

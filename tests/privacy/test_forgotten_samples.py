@@ -47,7 +47,7 @@ def test_no_byte_of_the_key_is_left_while_the_node_serves(world: World) -> None:
     charge = world.census.charging.charge(attempt, kept, at_ms=world.clock())
     (key,) = keys_kept(world)
     assert {name.partition("-")[0] for name in holding(world, key)} == {"journal.db"}
-    world.census.answers.make(charge)
+    world.census.answers.make(charge, world.census.journal.prove(charge.index))
     assert keys_kept(world) == ({key} if world.policy.accounting == "per_person" else set())
     world.clock.advance(RETENTION_MS)
     world.census.forget_expired()

@@ -263,7 +263,8 @@ class Real:
         refused(lambda: self._charged(question), "STATE_UNKNOWN")
 
     def _answer(self, question: int, _state: State) -> None:
-        self.node.answers.make(self.charge_of(question))
+        charge = self.charge_of(question)
+        self.node.answers.make(charge, self.node.journal.prove(charge.index))
 
     def _entrust(self, question: int, _state: State) -> None:
         self.node.publication.entrust(self.charge_of(question).index + 1)

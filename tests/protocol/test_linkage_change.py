@@ -213,7 +213,7 @@ def charge_only(world: World, sample: OrderedSample) -> None:
     """Up to the durable charge, and no further."""
     admitted = world.admit(world.messages(sample))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(world.census.answers, "make", lambda _: None)
+        patch.setattr(world.census.answers, "make", lambda *_: None)
         charge_and_answer(world.census, admitted)
 
 

@@ -155,7 +155,7 @@ def test_quota_left_does_not_tell_when_a_charge_is_made(world: World) -> None:
     said.append(left(world))
     charge = world.census.charging.charge(attempt, kept_now, at_ms=world.clock())
     said.append(left(world))
-    world.census.answers.make(charge)
+    world.census.answers.make(charge, world.census.journal.prove(charge.index))
     world.census.publication.publish(charge.index + 1)
     said.append(left(world))
     # However long the answer waits for its cosignature.

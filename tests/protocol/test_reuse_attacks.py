@@ -289,7 +289,7 @@ def test_charge_that_was_not_answered_yet_is_answered_whatever_changed(
     sample = world.sample(order)
     admitted = world.admit(world.messages(sample))
     with monkeypatch.context() as patch:
-        patch.setattr(world.census.answers, "make", lambda _: None)
+        patch.setattr(world.census.answers, "make", lambda *_: None)
         charge_and_answer(world.census, admitted)
     change(world)
     world.crash_census()

@@ -461,12 +461,12 @@ def charges_shown_when_made(patch: pytest.MonkeyPatch) -> None:
     """The health agency is shown a charge as soon as the witness outside has it."""
     entrust = Publishing.entrust
 
-    def shown(self: Publishing, charge: Charge) -> Any:
-        proof, loop = entrust(self, charge), asyncio.get_event_loop()
+    def shown(self: Publishing, charge: Charge) -> None:
+        entrust(self, charge)
+        loop = asyncio.get_event_loop()
         assert isinstance(loop, TimedLoop)
         # What a job does counts from its beginning in this loop; this is to be seen when the work before it is done.
         loop.call_later(loop.took, self.show, charge)
-        return proof
 
     patch.setattr(Publishing, "entrust", shown)
 

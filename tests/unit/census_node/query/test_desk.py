@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import TypeAlias
 
 import pytest
@@ -195,9 +196,11 @@ async def test_tick_that_is_given_up_leaves_nobody_waiting() -> None:
     desk.put(OPERATOR, "no ticks", then=lambda: setattr(desk, "has_ticks", False))
     desk.put(OPERATOR, "ticks", takes_ms=5, then=lambda: setattr(desk, "has_ticks", True))
     desk.put(OPERATOR, "again")
+    await desk.until(2100)
+    desk.put(OPERATOR, "later")
     await desk.all_left()
-    assert desk.entries == [("no ticks", 1000), ("ticks", 2000), ("again", 3000)]
-    assert desk.left == {"no ticks": 2000, "ticks": 2005, "again": 4000}
+    assert desk.entries == [("no ticks", 1000), ("ticks", 2000), ("again", 2000), ("later", 3000)]
+    assert desk.left == {"no ticks": 2000, "ticks": 2006, "again": 2006, "later": 4000}
 
 
 @in_desk_time
@@ -263,6 +266,45 @@ async def test_nothing_is_done_after_a_write_whose_outcome_is_unknown() -> None:
             await place.outcome()
     with pytest.raises(PeerUnavailableError):
         desk.put("a", "too late")
+
+
+@in_desk_time
+async def test_work_of_the_whole_round_comes_before_what_follows_it() -> None:
+    """Nothing follows for whoever failed; what fails then is the outcome, too, and all of it ends before anything is told."""
+    desk, order = TimedDesk(), list[str]()
+    await desk.until(10)
+
+    def followed(name: object) -> None:
+        order.append(f"{name} followed")
+        working(100)
+        if name == "fails later":
+            raise LookupError(name)
+
+    for name in ("first", "fails", "fails later", "last"):
+        error = LookupError(name) if name == "fails" else None
+        desk.put("a", name, error=error, then=partial(order.append, name), followed=followed)
+    await desk.all_left()
+    assert order == ["first", "fails", "fails later", "last", "first followed", "fails later followed", "last followed"]
+    assert desk.left == dict.fromkeys(("first", "fails", "fails later", "last"), 2000)
+    assert desk.failed == {"fails", "fails later"}
+
+
+@in_desk_time
+async def test_nothing_follows_where_the_outcome_of_a_write_is_unknown() -> None:
+    """Of a round whose second part cannot be done nobody is told but whom that was for, and the node stops."""
+    desk, unknown = TimedDesk(), StateUnknownError("STATE_UNKNOWN")
+    await desk.until(10)
+
+    def fail(_: object) -> None:
+        raise unknown
+
+    first, second = (desk.put("a", name, followed=fail) for name in ("first", "second"))
+    await desk.running
+    assert desk.stopped_by is unknown
+    with pytest.raises(StateUnknownError):
+        await first.outcome()
+    with pytest.raises(PeerUnavailableError):
+        await second.outcome()
 
 
 @in_desk_time
@@ -350,15 +392,17 @@ async def test_desk_without_work_sleeps() -> None:
 
 
 @in_desk_time
-async def test_without_ticks_one_sample_is_done_as_soon_as_the_desk_is_free() -> None:
-    """The same order of steps, one by one and at once."""
+async def test_without_ticks_a_round_begins_as_soon_as_the_desk_is_free() -> None:
+    """It takes who is in line by then, and their outcomes leave as soon as all of it is done: the same order of steps."""
     desk = TimedDesk(has_ticks=False)
     await desk.until(10)
     for name in ("first", "second"):
         desk.put("a", name, takes_ms=30)
+    await desk.until(20)
+    desk.put("a", "third", takes_ms=30)
     await desk.all_left()
-    assert desk.entries == [("first", 10), ("second", 40)]
-    assert desk.left == {"first": 40, "second": 70}
+    assert desk.entries == [("first", 10), ("second", 10), ("third", 70)]
+    assert desk.left == {"first": 70, "second": 70, "third": 100}
 
 
 async def test_work_is_done_in_one_thread_and_not_in_the_loops() -> None:

@@ -135,12 +135,13 @@ async def test_a_changed_tick_holds_from_the_next_round_on(first: int, second: i
 
 
 @given(whole_ms=times, waited_ms=st.integers(0, 100_000), took_ms=st.integers(0, 100_000))
-async def test_tick_zero_means_at_once_and_one_by_one(whole_ms: int, waited_ms: int, took_ms: int) -> None:
+async def test_tick_zero_means_at_once(whole_ms: int, waited_ms: int, took_ms: int) -> None:
     """As soon as the desk is free; the outcome as soon as it is done. For tests and benchmarks."""
     clock = SleepingClock(whole_ms + waited_ms)
     immediate = Immediate(clock)
     now = await next_round(immediate, clock, whole_ms, 2**50)
-    assert (now.before_ms, now.entries_ms, now.most) == (whole_ms + waited_ms + 1, whole_ms + waited_ms, 1)
+    assert (now.before_ms, now.entries_ms) == (whole_ms + waited_ms + 1, whole_ms + waited_ms)
+    assert now.most > 1
     clock.advance(took_ms)
     assert await leave(immediate, clock, now) == clock() == whole_ms + waited_ms + took_ms
 
