@@ -64,7 +64,7 @@ def like(column: Column, pattern: str) -> Condition:
     if column.type is not ColumnType.CODE:
         raise wrong_operator(column, "like")
     prefix = pattern[:-1]
-    if not pattern.endswith("%") or "%" in prefix:
+    if not prefix or not pattern.endswith("%") or "%" in prefix:
         raise InvalidRequestError(
             "CRITERIA_SYNTAX",
             problem=phrase("like takes the beginning of a code, with one % at its end"),

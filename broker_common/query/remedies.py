@@ -79,6 +79,8 @@ def instead_of_prefix(column: Column, prefix: str) -> str:
 
 def instead_of_pattern(column: Column, pattern: str) -> str:
     """For `like` with a pattern that is not the beginning of a code."""
+    if pattern == "%":
+        return to_type(f"{column.name} is not null")
     if "%" not in pattern and pattern in column.positions:
         return to_type(f"{column.name} = {literal_text(pattern)}")
     word = pattern.strip("%")

@@ -91,6 +91,7 @@ def of_question(text: str) -> InvalidRequestError:
         ("(age = 5 or (age = 6", "a ( is not closed", "(age = 5 or (age = 6))"),
         ("age = 5) or age = 6", "a ) has no (", "age = 5 or age = 6"),
         ("sex ilike 'm%'", "'ilike' is written 'like'", "sex like 'm%'"),
+        ("sex like '%'", "like takes the beginning of a code", "sex is not null"),
         ("sex like 'male'", "like takes the beginning of a code, with one % at its end", "sex = 'male'"),
         ('age >= 65 && sex = "female"', "'&&' is written 'and'", "age >= 65 and sex = 'female'"),
         ('age == 5 or census_division = "it\'s"', "'==' is written '='", None),
