@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     # What a command needs is imported when it runs (see PLC0415 in pyproject.toml): --help waits for none of it.
     from researcher_node.estimates import Kind
 
-CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 _LEAST_GROUPS = 2
 
 
@@ -32,7 +31,7 @@ def estimate() -> None:
     """
 
 
-def _of_cells(command: CommandT) -> CommandT:
+def _of_cells(command: Callable[..., Any]) -> Callable[..., Any]:
     """What every estimate is told: where the answers are, and which of their cells it is about."""
     part = click.option("--part", multiple=True, required=True, metavar="LABEL", help=texts.PART_HELP)
     return home_option(json_option(part(command)))
