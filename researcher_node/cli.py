@@ -34,6 +34,7 @@ from broker_common.language import phrase, said
 from broker_common.storage.clock import system_clock
 from broker_common.terminal import fitted
 from researcher_node import texts
+from researcher_node.estimate_commands import estimate
 from researcher_node.selection import FORMATS, STATES, Selection, parse_since, parse_until
 
 if TYPE_CHECKING:
@@ -69,6 +70,9 @@ _MOST_QUOTES_AGAIN = 1
 @click.group()
 def commands() -> None:
     """Ask questions and read the answers that only you can open."""
+
+
+commands.add_command(estimate)
 
 
 @commands.command()

@@ -16,10 +16,16 @@ from researcher_node.estimates.recombined import Ends, correlation, of_ratio, of
 
 Kind = Literal["share", "difference", "ratio", "rate_ratio", "standardised_rate", "trend"]
 
-FIELLER_NOISE = "Fieller set of the exact noise law"
-FIELLER_SAMPLING = "Fieller set of the exact noise law and the binomial score variance"
-MOVER_NOISE = "recombined (MOVER) from Fieller sets of the exact noise law"
-MOVER_SAMPLING = "recombined (MOVER) from Fieller sets of the exact noise law and the binomial score variance"
+# How intervals are made: of noise only, and with sampling.
+_FIELLER = (
+    "the shares that the exact law of the noise does not exclude (Fieller)",
+    "the shares that the exact law of the noise and binomial sampling do not exclude (Fieller, score variance)",
+)
+_MOVER = (
+    "from the interval of each share (MOVER), by the exact law of the noise",
+    "from the interval of each share (MOVER), by the exact law of the noise and binomial sampling",
+)
+METHODS = (*_FIELLER, *_MOVER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +209,7 @@ def share_of(counts: Tally) -> Estimate:
         float(np.clip(value, 0.0, 1.0)[0]),
         [of_share(counts, sampled=sampled) for sampled in (False, True)],
         (0.0, 1.0),
-        (FIELLER_NOISE, FIELLER_SAMPLING),
+        _FIELLER,
     )
 
 
@@ -218,7 +224,7 @@ def _sum(kind: Kind, groups: Sequence[Group], coefficients: Sequence[float]) -> 
         min(max(value, least), most) if math.isfinite(value) else math.nan,
         [of_sum(tallies, factors, sampled=sampled) for sampled in (False, True)],
         (least, most),
-        (MOVER_NOISE, MOVER_SAMPLING),
+        _MOVER,
     )
 
 
@@ -231,7 +237,7 @@ def _ratio(kind: Kind, a: Tally, b: Tally, noise_correlation: Reals, full_correl
         value,
         [of_ratio(a, b, noise_correlation, sampled=False), of_ratio(a, b, full_correlation, sampled=True)],
         (0.0, math.inf),
-        (MOVER_NOISE, MOVER_SAMPLING),
+        _MOVER,
     )
 
 

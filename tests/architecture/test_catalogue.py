@@ -28,8 +28,10 @@ from broker_common.query.dictionary import ColumnType
 from census_node import texts as census_texts
 from deploy import texts as deploy_texts
 from health_node import texts as health_texts
+from researcher_node import estimate_texts
 from researcher_node import texts as researcher_texts
 from researcher_node.checking import Outcome
+from researcher_node.estimates.tables import METHODS
 from researcher_node.selection import STATES
 from researcher_node.study import texts as study_texts
 
@@ -44,6 +46,7 @@ TEXTS = (
         deploy_texts,
         health_texts,
         researcher_texts,
+        estimate_texts,
         study_texts,
     ),
 )
@@ -79,6 +82,7 @@ WORDS = {
     *get_args(Accounting),
     *get_args(Subject),
     *STATES,
+    *METHODS,
     *LIBRARY_SENTENCES,
     *(outcome.value for outcome in Outcome),
     *(kind.value for kind in ColumnType),

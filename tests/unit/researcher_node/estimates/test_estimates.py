@@ -37,7 +37,7 @@ def test_a_share_lies_in_both_its_intervals() -> None:
     assert found.value == pytest.approx(0.3)
     assert found.with_sampling.low < found.noise_only.low < 0.3 < found.noise_only.high < found.with_sampling.high
     assert found.noise_only.told
-    assert "exact noise law" in found.noise_only.method
+    assert "exact law of the noise" in found.noise_only.method
     assert "binomial" in found.with_sampling.method
 
 
