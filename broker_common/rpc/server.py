@@ -202,7 +202,7 @@ class NodeServer:
 
 
 def run_node(serving: Coroutine[Any, Any, None]) -> None:
-    """Run a node to its end. In libuv's event loop: asyncio's own is written in Python, and was a third of the work of a node's main thread."""
+    """Run a node to its end. In libuv's event loop: asyncio's own is written in Python."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serving)
 
