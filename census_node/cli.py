@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from broker_common.heap import share_one_heap
 from broker_common.language import language, language_of_environment, said
 from broker_common.privacy.report import make_report
 from broker_common.rpc.handshake_log import noting_refused_connections
+from broker_common.rpc.server import run_node
 from broker_common.storage.clock import system_clock
 from broker_common.storage.durable import replace_file
 from broker_common.storage.journal import Journal
@@ -122,7 +122,7 @@ def serve(home: Path, lifeline: bool) -> None:
     monitor = opened.monitor()
     with opened.home.serving(), noting_refused_connections(opened.config.log_format, monitor.refused):
         share_one_heap()
-        asyncio.run(opened.serve(ready_line(texts.READY, lifeline=lifeline), monitor))
+        run_node(opened.serve(ready_line(texts.READY, lifeline=lifeline), monitor))
 
 
 @commands.command()

@@ -31,6 +31,7 @@ from broker_common.privacy.delays import least_forward_delay_ms
 from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary import dictionary_json, dictionary_text
 from broker_common.rpc.handshake_log import noting_refused_connections
+from broker_common.rpc.server import run_node
 from broker_common.storage.clock import system_clock
 from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import NextKey
@@ -142,7 +143,7 @@ def serve(home: Path, lifeline: bool) -> None:
     monitor = opened.monitor()
     with opened.home.serving(), noting_refused_connections(opened.config.log_format, monitor.refused):
         share_one_heap()
-        asyncio.run(opened.serve(ready_line(texts.READY, lifeline=lifeline), monitor))
+        run_node(opened.serve(ready_line(texts.READY, lifeline=lifeline), monitor))
 
 
 @commands.command()

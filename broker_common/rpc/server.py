@@ -21,6 +21,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 import grpc
 import structlog
+import uvloop
 from google.protobuf.message import DecodeError, Message
 from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -198,6 +199,12 @@ class NodeServer:
                     await work
         if stop.error is not None:
             raise stop.error
+
+
+def run_node(serving: Coroutine[Any, Any, None]) -> None:
+    """Run a node to its end. In libuv's event loop: asyncio's own is written in Python."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serving)
 
 
 class Handshakes:

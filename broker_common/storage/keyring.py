@@ -54,7 +54,7 @@ _NEEDED_LATER = frozenset({Purpose.LOG.value, Purpose.IDENTITY.value})
 class Keyring:
     """The private keys of one home, by purpose: read when a card first puts them to use, so that a new card is obeyed at once.
 
-    Files are looked at in every use, and read again when they have changed.
+    Files are looked at in every use, and read again once they have changed.
     """
 
     def __init__(self, home: Home, references: Mapping[str, str]) -> None:
