@@ -1,0 +1,183 @@
+"""A researcher at work: synchronous, from a script or a notebook, over the same session that the commands use.
+
+A question that was asked before (the same criteria, question, scale, fraction and project) is not asked again but read from the
+researcher's own store, so that running a cell of a notebook again charges nothing. `again=True` asks, and charges, anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from broker_common.errors import BrokerError, InvalidRequestError
+from broker_common.storage.clock import system_clock
+from researcher_node.answers import Answers, AskedQuestion
+from researcher_node.asking import Precision, Proposal, Session, Wanted, Wish, parse_fraction
+from researcher_node.client.background import Background
+from researcher_node.client.groups import criteria_of
+from researcher_node.client.results import Answer, AnswerList, Published, Quote, Table
+from researcher_node.listing import question_json, quote_json
+from researcher_node.opening import ResearcherHome
+from researcher_node.selection import Selection, parse_since, parse_until
+
+# Questions in hand at a time: as many as a health node lets one researcher have in line, unless its operator says otherwise.
+_MOST_AT_ONCE = 32
+# SECURITY: each further quote is another draw of the noise for a census node that refuses what it does not like.
+_MOST_QUOTES_AGAIN = 1
+_WAIT_SECONDS = 600.0
+
+
+class Researcher:
+    """A researcher's home, opened. Close it, or use it in a `with` block; one that is forgotten closes by itself.
+
+    >>> with connect("DIR/researcher") as r:
+    ...     print(r.ask("age >= 65", "mother_tongue = 'French'"))
+    """
+
+    def __init__(self, home: str | Path) -> None:
+        """Open a home.
+
+        Raises:
+            InvalidRequestError: HOME_INVALID, CONFIG_INVALID.
+        """
+        self._home = ResearcherHome(Path(home))
+        self._answers = self._home.open_answers()
+        self._background = Background()
+        self._close = weakref.finalize(self, _close, self._background, self._answers)
+
+    def close(self) -> None:
+        """End what is under way and close the store; questions that were taken go on, and `answers` finds them."""
+        self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "open" if self._close.alive else "closed"
+        return f"<researcher {self._home.config.researcher_id} at {self._home.home.path}, {state}>"
+
+    def ask(
+        self,
+        where: str,
+        count: str | Sequence[str] = (),
+        *,
+        of: Literal["all"] | None = None,
+        scale: int | None = None,
+        margin: int | None = None,
+        fraction: str | float | Fraction = 1,
+        project: str | None = None,
+        label: str = "",
+        again: bool = False,
+        wait: float = _WAIT_SECONDS,
+    ) -> Answer:
+        """One question and its answer; the arguments are those of `tripartite researcher ask`.
+
+        >>> r.ask("age >= 65 and procedure = 'angioplasty'", "mother_tongue = 'French'", of="all")
+
+        Raises:
+            BrokerError: as the command; `code`, `text` and `hint` say what and why.
+        """
+        wish = self._wish(where, count, of, scale, margin, fraction, project, label)
+        (answer,) = self._run(self._ask_all([wish], again, wait))
+        return self._answer(answer)
+
+    def table(
+        self,
+        *,
+        where: str | None = None,
+        by: str | Mapping[str, str],
+        count: str | Sequence[str] = (),
+        of: Literal["all"] | None = None,
+        scale: int | None = None,
+        margin: int | None = None,
+        fraction: str | float | Fraction = 1,
+        project: str | None = None,
+        label: str = "",
+        again: bool = False,
+        wait: float = _WAIT_SECONDS,
+    ) -> Table:
+        """The same question about every group of `by`: a column with published codes, or names with a condition each.
+
+        Every group is a question of its own and is charged by itself. Nothing is asked before all of them have been read.
+
+        >>> r.table(by={"under 65": "age < 65", "65 and over": "age >= 65"}, count="mother_tongue = 'French'")
+
+        Raises:
+            BrokerError: the first failure; groups that were under way are answered all the same, and are not asked again.
+        """
+        criteria = self._run(self._criteria(where, by))
+        wishes = [
+            self._wish(text, count, of, scale, margin, fraction, project, label or name)
+            for name, text in criteria.items()
+        ]
+        asked = self._run(self._ask_all(wishes, again, wait))
+        answers = {name: self._answer(each) for name, each in zip(criteria, asked, strict=True)}
+        return Table(by if isinstance(by, str) else "group", answers)
+
+    def quote(
+        self,
+        count: str | Sequence[str] = "all",
+        *,
+        of: Literal["all"] | None = None,
+        scale: int | None = None,
+        margin: int | None = None,
+    ) -> Quote:
+        """Price and margin of an answer. Charges nothing.
+
+        >>> r.quote("mother_tongue", margin=150).scale
+        """
+
+        async def quoted() -> Quote:
+            async with self._home.session(self._answers) as session:
+                question = await session.question(_texts(count), of_all=of is not None)
+                return Quote(quote_json(await session.quote(question.text, Precision(scale, margin))))
+
+        return self._run(quoted())
+
+    def dictionary(self) -> Published:
+        """What may be asked: columns, language variables and their codes.
+
+        >>> r.dictionary().codes("procedure")
+        """
+
+        async def fetched() -> Published:
+            async with self._home.session(self._answers) as session:
+                found = await session.dictionaries()
+                return Published(found.health, found.census, found.census_release)
+
+        return self._run(fetched())
+
+    def answers(
+        self,
+        *,
+        state: str | None = None,
+        project: str | None = None,
+        label: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        last: int | None = None,
+    ) -> AnswerList:
+        """What was asked and what came back, oldest first; the filters are those of `tripartite researcher answers`.
+
+        >>> r.answers(label="pilot").to_pandas()
+        """
+        selection = Selection(
+            states=() if state is None else (state,),
+            project=project,
+            label=label,
+            since_ms=None if since is None else parse_since(since),
+            until_ms=None if until is None else parse_until(until),
+            last=last,
+        )
+        chosen = selection.choose(self._answers.all())
+        return AnswerList(chosen, [question_json(asked) for asked in chosen])

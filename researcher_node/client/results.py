@@ -1,0 +1,314 @@
+"""Answers, tables and dictionaries in a notebook: text, HTML, and data frames if pandas is there.
+
+What is told is what `--json` tells, under the same names; noisy counts stay as they came, also below zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from broker_common.query.dictionary import Dictionary, dictionary_text
+from researcher_node.answers import AskedQuestion
+from researcher_node.formats import rows_of
+
+if TYPE_CHECKING:
+    # Optional: an answer is of use without data frames.
+    import pandas as pd
+
+_NO_PANDAS = "Data frames need pandas: pip install 'tripartite[notebook]', or use .rows()."
+_NOISE = "95 % margin of noise of each count: {margin}."
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One count: what is counted, the noisy number, and how far its noise reaches either way, 19 times out of 20."""
+
+    label: str
+    values: tuple[str, ...]
+    noisy_count: int
+    margin_95: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answered question.
+
+    >>> answer = r.ask("age >= 65", "mother_tongue = 'French'")
+    >>> answer.noisy_count, answer.margin_95
+    """
+
+    asked: AskedQuestion
+    # The object that `--json` prints of it.
+    told: Mapping[str, Any]
+
+    @property
+    def query_id(self) -> str:
+        return self.asked.query
+
+    @property
+    def where(self) -> str:
+        """Who was counted among, as the health node read it."""
+        return self.asked.where
+
+    @property
+    def question(self) -> str:
+        return self.asked.question
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """The counts, in the order in which they were asked for."""
+        return tuple(
+            Cell(cell["label"], tuple(cell["values"] or ()), cell["noisy_count"], cell["margin_95"])
+            for cell in self.told["cells"]
+        )
+
+    @property
+    def noisy_count(self) -> int:
+        """The count of a question of one cell; ValueError if there are several."""
+        return self._alone.noisy_count
+
+    @property
+    def margin_95(self) -> int:
+        """How far the noise of the one cell reaches either way, 19 times out of 20."""
+        return self._alone.margin_95
+
+    @property
+    def _alone(self) -> Cell:
+        if len(self.cells) > 1:
+            raise ValueError(f"the answer has {len(self.cells)} cells: see .cells")
+        return self.cells[0]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each cell, with everything that is known of the question."""
+        return rows_of([self.told])
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a data frame.
+
+        >>> r.ask("age >= 65", "mother_tongue").to_pandas()[["cell_label", "noisy_count"]]
+        """
+        return _frame(self.rows())
+
+    def __repr__(self) -> str:
+        head, rows = self._table()
+        return f"{_text(head, rows)}\n{self._caption()}"
+
+    def _repr_html_(self) -> str:
+        return _html(*self._table(), self._caption())
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        rows = [[cell.label, str(cell.noisy_count), str(cell.margin_95)] for cell in self.cells]
+        return ["", "noisy count", "± 95 % of noise"], rows
+
+    def _caption(self) -> str:
+        return _caption(self.told, self.where)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Answers to one question about several groups, each asked and charged by itself.
+
+    >>> t = r.table(where="age >= 65", by="sex", count="mother_tongue = 'French'")
+    >>> t["F"].noisy_count
+    """
+
+    # What the groups are of: a column's name, or `group`.
+    by: str
+    answers: Mapping[str, Answer]
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return tuple(self.answers)
+
+    def __getitem__(self, group: str) -> Answer:
+        return self.answers[group]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.answers)
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each cell of each group, with everything that is known of its question."""
+        return [{self.by: group, **row} for group, answer in self.answers.items() for row in answer.rows()]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a data frame.
+
+        >>> t.to_pandas().pivot(index="sex", columns="cell_label", values="noisy_count")
+        """
+        return _frame(self.rows())
+
+    def __repr__(self) -> str:
+        return f"{_text(*self._table())}\n{self._caption()}"
+
+    def _repr_html_(self) -> str:
+        return _html(*self._table(), self._caption())
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        labels = [cell.label for cell in self._first.cells]
+        rows = [[group, *(str(cell.noisy_count) for cell in answer.cells)] for group, answer in self.answers.items()]
+        return [self.by, *labels], rows
+
+    def _caption(self) -> str:
+        return f"{_NOISE.format(margin=self._first.cells[0].margin_95)} {_caption(self._first.told, None)}"
+
+    @property
+    def _first(self) -> Answer:
+        return next(iter(self.answers.values()))
+
+
+class AnswerList(Sequence[AskedQuestion]):
+    """Questions of one's own, oldest first, answered or not.
+
+    >>> r.answers(state="answered", last=10).to_pandas()
+    """
+
+    def __init__(self, questions: Sequence[AskedQuestion], told: Sequence[Mapping[str, Any]]) -> None:
+        self._questions = questions
+        self._told = told
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._questions[at]
+
+    def __len__(self) -> int:
+        return len(self._questions)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each cell of each question; figures that have not come are None."""
+        return rows_of(self._told)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a data frame."""
+        return _frame(self.rows())
+
+    def __repr__(self) -> str:
+        return _text(*self._table()) if self._questions else "No question."
+
+    def _repr_html_(self) -> str:
+        return _html(*self._table(), "")
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        head = ["asked", "state", "label", "where", "question", "counts"]
+        return head, [
+            [
+                told["asked"],
+                asked.state,
+                asked.label,
+                asked.where,
+                asked.question,
+                ", ".join(map(str, asked.noisy.values)) if asked.noisy else "",
+            ]
+            for asked, told in zip(self._questions, self._told, strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """What one answer would cost, and how far its noise would reach. Nothing was charged."""
+
+    told: Mapping[str, Any]
+
+    @property
+    def scale(self) -> int:
+        return int(self.told["scale"])
+
+    @property
+    def margin_95(self) -> int:
+        return int(self.told["margin_95"])
+
+    @property
+    def charged(self) -> int:
+        """The price in units."""
+        return int(self.told["charged"])
+
+    @property
+    def remaining(self) -> int | None:
+        """Such answers before the service shuts down; None where that is not published."""
+        return None if self.told["remaining"] is None else int(self.told["remaining"])
+
+    def __repr__(self) -> str:
+        return _text(["", ""], [[name, str(value)] for name, value in self.told.items()])
+
+    def _repr_html_(self) -> str:
+        return _html(["", ""], [[name, str(value)] for name, value in self.told.items()], "")
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What may be asked: the health node's columns and the census node's language variables, with their codes.
+
+    >>> r.dictionary().codes("mother_tongue")
+    """
+
+    health: Dictionary
+    census: Dictionary
+    census_release: str
+
+    def codes(self, name: str) -> dict[str, str]:
+        """The codes of a column or variable, each with its meaning; none of a column of numbers or dates."""
+        found = [column for column in (*self.health.columns, *self.census.columns) if column.name == name]
+        column = found[0] if found else self.health.column(name)
+        return {code.value: code.label for code in column.codes}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each code, and one for each column without codes."""
+        return [
+            {
+                "side": side,
+                "column": column.name,
+                "type": column.type.value,
+                "description": column.description,
+                "code": code,
+                "meaning": meaning,
+            }
+            for side, dictionary in (("where", self.health), ("count", self.census))
+            for column in dictionary.columns
+            for code, meaning in [(code.value, code.label) for code in column.codes] or [(None, None)]
+        ]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a data frame."""
+        return _frame(self.rows())
+
+    def __repr__(self) -> str:
+        return f"where\n\n{dictionary_text(self.health)}\n\ncount\n\n{dictionary_text(self.census)}"
+
+    def _repr_html_(self) -> str:
+        rows = [[str(value or "") for value in row.values()] for row in self.rows()]
+        return _html(list(self.rows()[0]), rows, "")
+
+
+def _caption(told: Mapping[str, Any], where: str | None) -> str:
+    """Of whom, at which scale and fraction, for which study: what nobody may read a count without."""
+    parts = [] if where is None else [f"Among those with: {where}."]
+    parts.append(f"{told['question']}; scale {told['scale']}, fraction {told['fraction']}, project {told['project']}.")
+    return " ".join(parts)
+
+
+def _frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    try:
+        # Optional, and imported when a frame is asked for: it takes longer than all else here.
+        import pandas as pd  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(_NO_PANDAS, name=error.name) from error
+    return pd.DataFrame(list(rows))
+
+
+def _text(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    lines = [head, *rows] if any(head) else rows
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+
+
+def _html(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:
+    def line(cells: Sequence[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    body = "".join(line(row, "td") for row in rows)
+    below = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f"<table>{below}<thead>{line(head, 'th')}</thead><tbody>{body}</tbody></table>"
