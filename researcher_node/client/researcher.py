@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
+from broker_common.cli import instant
 from broker_common.errors import BrokerError, InvalidRequestError
-from broker_common.storage.clock import system_clock
 from researcher_node.answers import Answers, AskedQuestion
-from researcher_node.asking import Precision, Proposal, Session, Wanted, Wish, parse_fraction
+from researcher_node.asking import Precision, Proposal, Quoted, Session, Wanted, Wish, parse_fraction
 from researcher_node.client.background import Background
 from researcher_node.client.groups import criteria_of
 from researcher_node.client.results import Answer, AnswerList, Published, Quote, Table
-from researcher_node.listing import question_json, quote_json
+from researcher_node.listing import answer_json, question_json
 from researcher_node.opening import ResearcherHome
 from researcher_node.selection import Selection, parse_since, parse_until
 
@@ -30,6 +29,7 @@ _MOST_AT_ONCE = 32
 # SECURITY: each further quote is another draw of the noise for a census node that refuses what it does not like.
 _MOST_QUOTES_AGAIN = 1
 _WAIT_SECONDS = 600.0
+ResultT = TypeVar("ResultT")
 
 
 class Researcher:
@@ -74,7 +74,7 @@ class Researcher:
         of: Literal["all"] | None = None,
         scale: int | None = None,
         margin: int | None = None,
-        fraction: str | float | Fraction = 1,
+        fraction: str | float = 1,
         project: str | None = None,
         label: str = "",
         again: bool = False,
@@ -87,7 +87,7 @@ class Researcher:
         Raises:
             BrokerError: as the command; `code`, `text` and `hint` say what and why.
         """
-        wish = self._wish(where, count, of, scale, margin, fraction, project, label)
+        wish = self._wish(where, count, of, Precision(scale, margin), fraction, project, label)
         (answer,) = self._run(self._ask_all([wish], again, wait))
         return self._answer(answer)
 
@@ -100,7 +100,7 @@ class Researcher:
         of: Literal["all"] | None = None,
         scale: int | None = None,
         margin: int | None = None,
-        fraction: str | float | Fraction = 1,
+        fraction: str | float = 1,
         project: str | None = None,
         label: str = "",
         again: bool = False,
@@ -117,7 +117,7 @@ class Researcher:
         """
         criteria = self._run(self._criteria(where, by))
         wishes = [
-            self._wish(text, count, of, scale, margin, fraction, project, label or name)
+            self._wish(text, count, of, Precision(scale, margin), fraction, project, label or name)
             for name, text in criteria.items()
         ]
         asked = self._run(self._ask_all(wishes, again, wait))
@@ -140,7 +140,7 @@ class Researcher:
         async def quoted() -> Quote:
             async with self._home.session(self._answers) as session:
                 question = await session.question(_texts(count), of_all=of is not None)
-                return Quote(quote_json(await session.quote(question.text, Precision(scale, margin))))
+                return Quote(_quote_told(await session.quote(question.text, Precision(scale, margin))))
 
         return self._run(quoted())
 
@@ -181,3 +181,119 @@ class Researcher:
         )
         chosen = selection.choose(self._answers.all())
         return AnswerList(chosen, [question_json(asked) for asked in chosen])
+
+    # --- inside ----------------------------------------------------------------------------------------------------------
+
+    def _run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        try:
+            return self._background.run(work)
+        except BrokerError as error:
+            # A traceback shows it: what to do about it stands below what is wrong.
+            error.add_note(error.hint)
+            raise
+
+    def _answer(self, asked: AskedQuestion) -> Answer:
+        return Answer(asked, answer_json(asked))
+
+    def _wish(
+        self,
+        where: str,
+        count: str | Sequence[str],
+        of: Literal["all"] | None,
+        precision: Precision,
+        fraction: str | float,
+        project: str | None,
+        label: str,
+    ) -> Wish:
+        study = self._home.config.project if project is None else project
+        millionths = parse_fraction(str(fraction))
+        return Wish(where, _texts(count), of is not None, precision, millionths, study, label)
+
+    async def _criteria(self, where: str | None, by: str | Mapping[str, str]) -> dict[str, str]:
+        async with self._home.session(self._answers) as session:
+            return criteria_of(where, by, (await session.dictionaries()).health)
+
+    async def _ask_all(self, wishes: Sequence[Wish], again: bool, wait: float) -> list[AskedQuestion]:
+        async with self._home.session(self._answers) as session:
+            # All are read before the first is asked: a mistake in the last one charges nothing.
+            proposals = [await session.propose(wish) for wish in wishes]
+            places = asyncio.Semaphore(min(_MOST_AT_ONCE, proposals[0].policy.open_quotes))
+            failures: list[BaseException] = []
+
+            async def one(proposal: Proposal) -> AskedQuestion | None:
+                async with places:
+                    if failures:
+                        return None
+                    try:
+                        return await self._ask(session, proposal, again, wait)
+                    except BrokerError as error:
+                        failures.append(error)
+                        return None
+
+            asked = await asyncio.gather(*map(one, proposals))
+            if failures:
+                raise failures[0]
+            return [each for each in asked if each is not None]
+
+    async def _ask(self, session: Session, proposal: Proposal, again: bool, wait: float) -> AskedQuestion:
+        before = None if again else self._asked_before(proposal)
+        if before is not None:
+            try:
+                return await session.ask(before, wait_seconds=wait, on_stage=_silent)
+            except BrokerError as error:
+                # A ticket that ended uncharged: the question has no answer, so that it is asked anew.
+                if not error.ends_ticket:
+                    raise
+        return await _ask_anew(session, proposal.wanted, wait)
+
+    def _asked_before(self, proposal: Proposal) -> AskedQuestion | None:
+        """The newest question like this one that is answered, or may still be."""
+        criteria = proposal.condition.to_wire().SerializeToString(deterministic=True)
+        wanted = proposal.wanted
+        key = (criteria, wanted.count, proposal.scale, wanted.fraction_millionths, wanted.project)
+        for asked in reversed(self._answers.all()):
+            same = (asked.criteria, asked.question, asked.scale, asked.fraction_millionths, asked.project) == key
+            if same and asked.state in {"answered", "pending"}:
+                return asked
+        return None
+
+
+async def _ask_anew(session: Session, wanted: Wanted, wait: float) -> AskedQuestion:
+    deadline = asyncio.get_running_loop().time() + wait
+    for quoted_again in range(_MOST_QUOTES_AGAIN + 1):
+        asked = await session.prepare(wanted, quoted_again=quoted_again, wait_seconds=wait)
+        left = max(0.0, deadline - asyncio.get_running_loop().time())
+        try:
+            return await session.ask(asked, wait_seconds=left, on_stage=_silent)
+        except InvalidRequestError as error:
+            # Usually the census node was restarted between quote and sample. Nothing was charged.
+            if error.code != "SLOT_UNUSABLE" or quoted_again == _MOST_QUOTES_AGAIN:
+                raise
+    raise AssertionError("the last quote is answered or refused")
+
+
+def _quote_told(quoted: Quoted) -> dict[str, Any]:
+    body = quoted.offer.body
+    return {
+        "scale": body.scale,
+        "margin_95": body.margin_95,
+        "charged": body.charged,
+        "remaining": body.remaining if body.HasField("remaining") else None,
+        "question": quoted.question.text,
+        "policy_hash": body.policy_hash.hex(),
+        "expires": instant(body.expires_ms),
+    }
+
+
+def _silent(stage: object) -> None:
+    del stage
+
+
+def _texts(count: str | Sequence[str]) -> tuple[str, ...]:
+    return (count,) if isinstance(count, str) else tuple(count)
+
+
+def _close(background: Background, answers: Answers) -> None:
+    # Not of the Researcher itself, which is gone when this runs.
+    background.close()
+    answers.close()
