@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["connect"]
 
 
-def connect(home: str | Path) -> Researcher:
+def connect(home: str | Path | None = None) -> Researcher:
     """Open a researcher's home, for questions from a script or a notebook (docs/using.md).
+
+    Without one: TRIPARTITE_HOME, or the current folder, as for commands.
 
     >>> with connect("DIR/researcher") as r:
     ...     print(r.ask("age >= 65", "mother_tongue = 'French'"))

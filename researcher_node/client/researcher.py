@@ -15,6 +15,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from broker_common.cli import instant
 from broker_common.errors import BrokerError, InvalidRequestError
+from broker_common.storage.home import usual_home
 from researcher_node.answers import Answers, AskedQuestion
 from researcher_node.asking import Precision, Proposal, Quoted, Session, Wanted, Wish, parse_fraction
 from researcher_node.client.background import Background
@@ -39,13 +40,14 @@ class Researcher:
     ...     print(r.ask("age >= 65", "mother_tongue = 'French'"))
     """
 
-    def __init__(self, home: str | Path) -> None:
-        """Open a home.
+    def __init__(self, home: str | Path | None = None) -> None:
+        """Open a home; without one, the usual one.
 
         Raises:
             InvalidRequestError: HOME_INVALID, CONFIG_INVALID.
         """
-        self._home = ResearcherHome(Path(home))
+        found = usual_home("researcher") or Path() if home is None else Path(home)
+        self._home = ResearcherHome(found)
         self._answers = self._home.open_answers()
         self._background = Background()
         self._close = weakref.finalize(self, _close, self._background, self._answers)

@@ -268,7 +268,7 @@ class Published:
             }
             for side, dictionary in (("where", self.health), ("count", self.census))
             for column in dictionary.columns
-            for code, meaning in [(code.value, code.label) for code in column.codes] or [(None, None)]
+            for code, meaning in [(each.value, each.label) for each in column.codes] or [("", "")]
         ]
 
     def to_pandas(self) -> pd.DataFrame:
@@ -279,7 +279,7 @@ class Published:
         return f"where\n\n{dictionary_text(self.health)}\n\ncount\n\n{dictionary_text(self.census)}"
 
     def _repr_html_(self) -> str:
-        rows = [[str(value or "") for value in row.values()] for row in self.rows()]
+        rows = [[str(value) for value in row.values()] for row in self.rows()]
         return _html(list(self.rows()[0]), rows, "")
 
 
