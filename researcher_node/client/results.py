@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from broker_common.query.dictionary import Dictionary, dictionary_text
 from researcher_node.answers import AskedQuestion
+from researcher_node.client.estimating import group_of, groups_of, interval_text, rate_ratio_of, value_text
+from researcher_node.estimates import Estimate, Interval, difference, ratio, share, standardised_rate, trend
 from researcher_node.formats import rows_of
 
 if TYPE_CHECKING:
@@ -81,6 +83,24 @@ class Answer:
             raise ValueError(f"the answer has {len(self.cells)} cells: see .cells")
         return self.cells[0]
 
+    def share(self, part: str | Sequence[str], of: Sequence[str] | None = None) -> Estimate:
+        """The share of the cells `part`, by their labels, among the cells `of`; among all cells if left out.
+
+        >>> r.ask("age >= 65", "mother_tongue = 'French'", of="all").share("French").with_sampling
+        """
+        return share(group_of(self.asked, part, of))
+
+    def rate_ratio(
+        self, outside: Answer, part: str | Sequence[str], against: str | Sequence[str] | None = None
+    ) -> Estimate:
+        """How many times as often people of `part` meet the criteria as those of `against`, or all others, do.
+
+        `outside` is the answer to the same question about `not (criteria)`: asked, never subtracted.
+
+        >>> r.ask("diagnosis = 'E11.9'", "mother_tongue").rate_ratio(r.ask("not diagnosis = 'E11.9'", "mother_tongue"), "French")
+        """
+        return rate_ratio_of(self.asked, outside.asked, part, against)
+
     def rows(self) -> list[dict[str, Any]]:
         """A row for each cell, with everything that is known of the question."""
         return rows_of([self.told])
@@ -132,6 +152,49 @@ class Table:
     def __len__(self) -> int:
         return len(self.answers)
 
+    def share(self, part: str | Sequence[str], of: Sequence[str] | None = None) -> Estimates:
+        """Each group's share of the cells `part`, by their labels, among the cells `of`; among all cells if left out.
+
+        >>> t.share("French")["65 and over"].with_sampling
+        """
+        groups = groups_of(self._asked(self.groups), part, of)
+        return Estimates(self.by, dict(zip(self.groups, map(share, groups), strict=True)))
+
+    def difference(self, part: str | Sequence[str], a: str, b: str, of: Sequence[str] | None = None) -> Estimate:
+        """The share of group `a` minus that of group `b`.
+
+        >>> t.difference("French", "65 and over", "under 65").noise_only
+        """
+        return difference(*groups_of(self._asked([a, b]), part, of))
+
+    def ratio(self, part: str | Sequence[str], a: str, b: str, of: Sequence[str] | None = None) -> Estimate:
+        """The share of group `a` divided by that of group `b`.
+
+        >>> t.ratio("French", "65 and over", "under 65").value
+        """
+        return ratio(*groups_of(self._asked([a, b]), part, of))
+
+    def standardised(
+        self, part: str | Sequence[str], weights: Mapping[str, float], of: Sequence[str] | None = None
+    ) -> Estimate:
+        """The mean of the groups' shares with the weights of a standard population.
+
+        >>> t.standardised("French", {"under 65": 0.8, "65 and over": 0.2}).with_sampling
+        """
+        return standardised_rate(groups_of(self._asked(list(weights)), part, of), list(weights.values()))
+
+    def trend(
+        self, part: str | Sequence[str], scores: Mapping[str, float], of: Sequence[str] | None = None
+    ) -> Estimate:
+        """By how much the share changes for one unit of score.
+
+        >>> t.trend("French", {"under 65": 40, "65 and over": 75}).with_sampling
+        """
+        return trend(groups_of(self._asked(list(scores)), part, of), list(scores.values()))
+
+    def _asked(self, groups: Sequence[str]) -> list[AskedQuestion]:
+        return [self.answers[group].asked for group in groups]
+
     def rows(self) -> list[dict[str, Any]]:
         """A row for each cell of each group, with everything that is known of its question."""
         return [{self.by: group, **row} for group, answer in self.answers.items() for row in answer.rows()]
@@ -160,6 +223,61 @@ class Table:
     @property
     def _first(self) -> Answer:
         return next(iter(self.answers.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """An estimate for each group, each with two intervals.
+
+    `noise_only` is about exactly the people who were counted, `with_sampling` about people like them. An interval that excludes
+    nothing is told as that.
+
+    >>> t.share("French").to_pandas()
+    """
+
+    by: str
+    estimates: Mapping[str, Estimate]
+
+    def __getitem__(self, group: str) -> Estimate:
+        return self.estimates[group]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.estimates)
+
+    def __len__(self) -> int:
+        return len(self.estimates)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each group; ends of an interval that excludes nothing are None."""
+        return [
+            {self.by: group, "kind": estimate.kind, "value": estimate.value}
+            | _ends("noise_only", estimate.noise_only)
+            | _ends("with_sampling", estimate.with_sampling)
+            for group, estimate in self.estimates.items()
+        ]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a data frame."""
+        return _frame(self.rows())
+
+    def __repr__(self) -> str:
+        return _text(*self._table())
+
+    def _repr_html_(self) -> str:
+        return _html(*self._table(), "")
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        rows = [
+            [group, value_text(each), interval_text(each.noise_only), interval_text(each.with_sampling)]
+            for group, each in self.estimates.items()
+        ]
+        kind = next(iter(self.estimates.values())).kind
+        return [self.by, kind, "95 %, noise only", "95 %, with sampling"], rows
+
+
+def _ends(name: str, interval: Interval) -> dict[str, Any]:
+    ends = (interval.low, interval.high) if interval.told else (None, None)
+    return {f"{name}_low": ends[0], f"{name}_high": ends[1], f"{name}_method": interval.method}
 
 
 class AnswerList(Sequence[AskedQuestion]):

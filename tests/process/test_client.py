@@ -18,6 +18,7 @@ from fakes.deployment import FRENCH, Deployment
 from broker_common.errors import BrokerError, InvalidRequestError
 from researcher_node import connect
 from researcher_node.client.researcher import Researcher
+from researcher_node.estimates import Counts, Group, difference, rate_ratio, ratio, share, standardised_rate, trend
 
 pytestmark = pytest.mark.process
 
@@ -213,3 +214,35 @@ def test_a_home_that_is_none_is_told_as_by_the_command(tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BrokerError, match="HOME_INVALID"):
         connect()
+
+
+def test_estimates_of_a_table_are_those_of_its_answers(researcher: Researcher) -> None:
+    """By the labels of cells; each with both intervals, and in a row for each group."""
+    table = researcher.table(by=HALVES, count=FRENCH, of="all", scale=10)
+    shares = table.share("French")
+    counts = {group: Counts(tuple(cell.noisy_count for cell in table[group].cells), 10) for group in table}
+    assert {group: shares[group] for group in shares} == {group: share(Group(counts[group], (0,))) for group in table}
+    young, old = (Group(counts[group], (0,)) for group in HALVES)
+    assert table.difference("French", "under 65", "65 and over") == difference(young, old)
+    assert table.ratio("French", "65 and over", "under 65") == ratio(old, young)
+    assert table.standardised("French", {"under 65": 3, "65 and over": 1}) == standardised_rate([young, old], [3, 1])
+    assert table.trend("French", {"under 65": 40, "65 and over": 75}) == trend([young, old], [40, 75])
+    inside, outside = table["65 and over"], table["under 65"]
+    assert inside.share("French", of=["French", "rest"]) == shares["65 and over"]
+    assert inside.rate_ratio(outside, "French") == rate_ratio(counts["65 and over"], counts["under 65"], (0,))
+    frame = shares.to_pandas()
+    assert list(frame["value"]) == [shares[group].value for group in shares]
+    assert repr(shares).count(" to ") + repr(shares).count("cannot be told") == 4
+
+
+def test_what_cannot_be_compared_is_refused(researcher: Researcher) -> None:
+    """An answer with itself, whose noise would not be independent; a label that no cell has; an answer of one cell as a share."""
+    table = researcher.table(by={"one": "age >= 65", "the same": "(age >= 65)"}, count=FRENCH, of="all", scale=10)
+    with pytest.raises(ValueError, match="the same question"):
+        table.ratio("French", "one", "the same")
+    with pytest.raises(ValueError, match="no cell is labelled 'Klingon'; there are: 'French', 'rest'"):
+        table["one"].share("Klingon")
+    with pytest.raises(ValueError, match="the same question about the criteria"):
+        table["one"].rate_ratio(table["one"], "French")
+    with pytest.raises(ValueError, match="2 cells"):
+        _ = table["one"].noisy_count
