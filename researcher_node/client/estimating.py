@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
 from researcher_node.answers import AskedQuestion
-from researcher_node.estimates import Counts, Estimate, Group, Interval, rate_ratio
+from researcher_node.estimates import Counts, Design, Estimate, Group, Interval, rate_ratio
 
 CANNOT_BE_TOLD = "cannot be told"
 
@@ -16,7 +16,9 @@ def counts_of(asked: AskedQuestion) -> Counts:
     """An answered question as the statistics take it."""
     if asked.noisy is None:
         raise ValueError(f"question {asked.query} has no answer")
-    return Counts(asked.noisy.values, asked.scale, Fraction(asked.fraction_millionths, WHOLE_MILLIONTHS))
+    part = asked.asked_of
+    design = Design() if part is None else Design(float(part.weight), float(part.design_effect))
+    return Counts(asked.noisy.values, asked.scale, Fraction(asked.fraction_millionths, WHOLE_MILLIONTHS), design)
 
 
 def group_of(asked: AskedQuestion, part: str | Sequence[str], of: Sequence[str] | None) -> Group:

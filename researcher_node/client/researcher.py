@@ -30,6 +30,8 @@ _MOST_AT_ONCE = 32
 # SECURITY: each further quote is another draw of the noise for a census node that refuses what it does not like.
 _MOST_QUOTES_AGAIN = 1
 _WAIT_SECONDS = 600.0
+# As for `ask --label`: it stands in tables.
+_MAX_LABEL_CHARACTERS = 64
 ResultT = TypeVar("ResultT")
 
 
@@ -119,8 +121,8 @@ class Researcher:
         """
         criteria = self._run(self._criteria(where, by))
         wishes = [
-            self._wish(text, count, of, Precision(scale, margin), fraction, project, label or name)
-            for name, text in criteria.items()
+            self._wish(text, count, of, Precision(scale, margin), fraction, project, label)
+            for text in criteria.values()
         ]
         asked = self._run(self._ask_all(wishes, again, wait))
         answers = {name: self._answer(each) for name, each in zip(criteria, asked, strict=True)}
@@ -207,6 +209,8 @@ class Researcher:
         project: str | None,
         label: str,
     ) -> Wish:
+        if len(label) > _MAX_LABEL_CHARACTERS or not label.isprintable():
+            raise ValueError(f"a label is one line of at most {_MAX_LABEL_CHARACTERS} characters")
         study = self._home.config.project if project is None else project
         millionths = parse_fraction(str(fraction))
         return Wish(where, _texts(count), of is not None, precision, millionths, study, label)

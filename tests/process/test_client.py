@@ -153,6 +153,15 @@ def test_answers_are_listed_and_filtered(researcher: Researcher, served: Deploym
     assert "seventy-four" in repr(researcher.answers(state="answered", last=1))
 
 
+@pytest.mark.parametrize("label", ["two\nlines", "x" * 65])
+def test_a_label_is_one_short_line(researcher: Researcher, served: Deployment, label: str) -> None:
+    """It stands in tables; nothing is asked under another."""
+    charged = answers(served)
+    with pytest.raises(ValueError, match="one line"):
+        researcher.ask("age >= 75", "all", label=label)
+    assert answers(served) == charged
+
+
 async def test_it_works_where_an_event_loop_runs_already(served: Deployment) -> None:
     """As in a notebook, whose cells run inside one."""
     assert asyncio.get_running_loop().is_running()
