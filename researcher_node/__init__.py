@@ -9,4 +9,33 @@ slots    that a quoted noise slot     checking that the log keeps what receipts 
 census_log  who signs and cosigns it  trust    whom the researcher knows
 opening  the composition root, inbox  cli      the commands; texts: what they say
 exporting  what an auditor is handed  study    many questions from one file
+client   the same from Python: `connect`
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from researcher_node.client.researcher import Researcher
+
+__all__ = ["connect"]
+
+
+def connect(home: str | Path | None = None) -> Researcher:
+    """Open a researcher's home, for questions from a script or a notebook (docs/using.md).
+
+    Without one: TRIPARTITE_HOME, or the current folder, as for commands.
+
+    >>> with connect("DIR/researcher") as r:
+    ...     print(r.ask("age >= 65", "mother_tongue = 'French'"))
+
+    Raises:
+        InvalidRequestError: HOME_INVALID or CONFIG_INVALID.
+    """
+    # Imported here: commands are looked for in this package, and their help waits for nothing.
+    from researcher_node.client.researcher import Researcher  # noqa: PLC0415
+
+    return Researcher(home)
