@@ -2,7 +2,7 @@
 
 Two worlds differ in what the adversary is not to know. They are walked through in step: whatever is asked, loaded or ordered,
 both say something. If they do not say the same, noise apart, one transcript has proved the world: no bound. If both
-answer, with true counts c and c', the transcript whose noisy count lies beyond the larger (or below the smaller) is e^(|c - c'| / b) times as likely in
+answer, with true counts c and c' of one cell or of several, the transcript whose noisy counts are c is e^(norm(c - c') / b) times as likely in
 one of them, and no other is more (ARGUMENT.md 2). What is asked next may depend on every noisy count that came before; since
 neither refusals nor drops do, the worst transcript of all adaptive games is the worst of all sequences, and its log-odds are
 the sum, kept as a fraction of a nat.
@@ -34,7 +34,8 @@ from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import RefusedError
 from broker_common.privacy.accounting import price
 from broker_common.privacy.policy import Policy, Subject
-from broker_common.query.question import Cell, Question
+from broker_common.privacy.table_laplace import norm
+from broker_common.query.question import REST, Cell, Question
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Entry, Event, Shutdown
 from broker_common.tlog.replay import ReplayError
@@ -51,9 +52,12 @@ from census_node.registry.rosters import KeptRoster
 
 __all__ = [
     "CARDS",
+    "FRENCH",
     "KEY",
     "NO_CHARGES",
     "RELINK",
+    "SHARE",
+    "TABLE",
     "Books",
     "Game",
     "Load",
@@ -85,7 +89,9 @@ CARDS = ("x1", "x2", "y", "z", "y2", "z2")
 KEY = LinkageKey(bytes(range(32)))
 # Noise slots of a service.
 _MOST_ANSWERS = 100
-_FRENCH = Question("mother_tongue", (Cell(("French",)),))
+FRENCH = Question("mother_tongue", (Cell(("French",)),))
+TABLE = Question("mother_tongue", (Cell(("English",)), Cell(("French",))))
+SHARE = Question("mother_tongue", (Cell(("French",)), REST))
 # Places of the roster.
 _DECLARED = 8
 
@@ -270,10 +276,9 @@ def carried(world: World, at: int, books: Books) -> Books:
 
 
 @cache
-def count(world: World, at: int, active: Sample) -> int:
-    """How many French-speaking people among these cards."""
-    (found,) = _PASSES.count(_here(world, at, active), counted(registry(world, at).people, _FRENCH))
-    return found
+def count(world: World, at: int, active: Sample, question: Question) -> tuple[int, ...]:
+    """How many people among these cards are in each cell."""
+    return tuple(_PASSES.count(_here(world, at, active), counted(registry(world, at).people, question)))
 
 
 # --- the service -----------------------------------------------------------------------------------------------------
@@ -397,10 +402,10 @@ def _copied(state: CensusState) -> CensusState:
 
 
 class Seen(NamedTuple):
-    """What the adversary sees of one step: what is said without noise, and the count that the noise is added to."""
+    """What the adversary sees of one step: what is said without noise, and the counts that the noise is added to."""
 
     said: Any
-    people: int = 0
+    people: tuple[int, ...] = ()
     scale: int = 1
 
 
@@ -413,14 +418,25 @@ class Side:
 
 
 class Mechanism:
-    """The product's rules. Naive ones override a step."""
+    """The product's rules, for questions of one kind. Naive ones override a step."""
+
+    def __init__(self, question: Question = FRENCH) -> None:
+        self.question = question
+
+    def counts(self, world: World, at: int, active: Sample) -> tuple[int, ...]:
+        """What the noise is added to."""
+        return count(world, at, active, self.question)
+
+    def steps(self, difference: Sequence[int]) -> int:
+        """By how many steps of the noise's norm two worlds differ."""
+        return norm(difference)
 
     def ask(self, service: Service, world: World, at: int, side: Side, sample: Sample, scale: int) -> tuple[Seen, Side]:
         """One question about a sample. Whether it is refused was decided before, and depends on nobody."""
         if service.policy.accounting == "strict":
-            return Seen("answer", count(world, at, sample), scale), side
+            return Seen("answer", self.counts(world, at, sample), scale), side
         books, active = decided(world.numbers, at, side.books, sample, service.room(scale))
-        return Seen("answer", count(world, at, active), scale), Side(books, side.memory)
+        return Seen("answer", self.counts(world, at, active), scale), Side(books, side.memory)
 
     def retry(self, service: Service, side: Side) -> Seen:
         """The ticket that was charged last, once more."""
@@ -520,7 +536,7 @@ def _steps(game: Game, place: _Place) -> Iterator[tuple[Fraction, _Place]]:
         for samples in game.samples:
             yield _asked(game, place, samples, scale)
     if service.state.answers:
-        yield _gain(mechanism.retry(service, one), mechanism.retry(service, other)), place
+        yield _gain(mechanism, mechanism.retry(service, one), mechanism.retry(service, other)), place
     if at + 1 < len(game.one.loads):
         yield _loaded(game, place)
     for command in game.commands if commands else ():
@@ -533,7 +549,7 @@ def _asked(game: Game, place: _Place, samples: tuple[Sample, Sample], scale: int
     service, at, one, other, commands = place
     seen, one_after = game.mechanism.ask(service, game.one, at, one, samples[0], scale)
     also, other_after = game.mechanism.ask(service, game.other, at, other, samples[1], scale)
-    return _gain(seen, also), (service.charged(scale), at, one_after, other_after, commands)
+    return _gain(game.mechanism, seen, also), (service.charged(scale), at, one_after, other_after, commands)
 
 
 def _loaded(game: Game, place: _Place) -> tuple[Fraction, _Place]:
@@ -548,7 +564,8 @@ def _policies(game: Game) -> list[Policy]:
     return [game.policy, *(command[1] for command in game.commands if command[0] == "adopt")]
 
 
-def _gain(seen: Seen, also: Seen) -> Fraction:
+def _gain(mechanism: Mechanism, seen: Seen, also: Seen) -> Fraction:
     if (seen.said, seen.scale) != (also.said, also.scale):
         raise UnboundedError((seen, also))
-    return Fraction(abs(seen.people - also.people), seen.scale)
+    difference = [one - other for one, other in zip(seen.people, also.people, strict=True)]
+    return Fraction(mechanism.steps(difference), seen.scale)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import random  # noqa: TID251 - seeded games, no secret
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from pathlib import Path
@@ -27,6 +28,8 @@ from fakes.small_worlds import (
     KEY,
     NO_CHARGES,
     RELINK,
+    SHARE,
+    TABLE,
     Books,
     Game,
     Load,
@@ -39,7 +42,6 @@ from fakes.small_worlds import (
     UnboundedError,
     World,
     carried,
-    count,
     decided,
     named,
     names_of,
@@ -215,7 +217,54 @@ def adopting(*policies: Policy) -> tuple[tuple[Any, ...], ...]:
     return tuple(("adopt", policy) for policy in policies)
 
 
+OF_TABLES, OF_SHARES = Mechanism(TABLE), Mechanism(SHARE)
 BOUNDED = [
+    hr("strict: x's language in a table", french(TWO_CARDS), english(TWO_CARDS), policy=STRICT, mechanism=OF_TABLES),
+    hr(
+        "strict: x absent from a table",
+        french(TWO_CARDS),
+        without(english(TWO_CARDS), "x"),
+        policy=STRICT,
+        mechanism=OF_TABLES,
+    ),
+    hr("languages: a table", french(TWO_CARDS), english(TWO_CARDS), mechanism=OF_TABLES),
+    hr("languages: a share", french(TWO_CARDS), english(TWO_CARDS), mechanism=OF_SHARES),
+    hr(
+        "languages: tables while x moves",
+        french(*LIVES["moves, other id"]),
+        english(*LIVES["moves, other id"]),
+        samples=WITHOUT_Z,
+        mechanism=OF_TABLES,
+    ),
+    hr(
+        "absence: a table",
+        french(TWO_CARDS, who="xy"),
+        without(french(TWO_CARDS, who="y"), "x"),
+        mechanism=OF_TABLES,
+    ),
+    hr("absence: a share", french(TWO_CARDS), without(english(TWO_CARDS), "x"), mechanism=OF_SHARES),
+    hr(
+        "a household's languages: a table",
+        french(TWO_CARDS, who="xy"),
+        english(TWO_CARDS),
+        policy=HOUSEHOLD,
+        mechanism=OF_TABLES,
+    ),
+    hr(
+        "a household's languages: a table of which they exchange cells",
+        french(TWO_CARDS),
+        french(TWO_CARDS, who="y"),
+        policy=HOUSEHOLD,
+        mechanism=OF_TABLES,
+    ),
+    hr(
+        "a whole household's absence: a table",
+        french(TWO_CARDS),
+        without(english(TWO_CARDS), "xy"),
+        policy=HOUSEHOLD,
+        mechanism=OF_TABLES,
+    ),
+    r_only("a record: a table", TWO_CARDS, health(("x1", "x2"), others=("y", "z"), other=False), mechanism=OF_TABLES),
     hr("strict: x's language", french(TWO_CARDS), english(TWO_CARDS), policy=STRICT),
     hr("strict: x absent", french(TWO_CARDS), without(english(TWO_CARDS), "x"), policy=STRICT),
     hr("languages: one card", french(ONE_CARD), english(ONE_CARD), samples=OF_ONE_CARD, policy=THREE_SCALES),
@@ -689,7 +738,7 @@ class ChargesCards(Mechanism):
         room, charged = service.room(scale), dict(side.memory or ())
         active = frozenset(card for card in sample if charged.get(card, 0) + room.price <= room.most)
         charged |= {card: charged.get(card, 0) + room.price for card in active}
-        return Seen("answer", count(world, at, active), scale), Side(side.books, tuple(sorted(charged.items())))
+        return Seen("answer", self.counts(world, at, active), scale), Side(side.books, tuple(sorted(charged.items())))
 
 
 class ChargesHouseholdsOnce(Mechanism):
@@ -710,6 +759,36 @@ class ForgetsAtALoad(Mechanism):
         return Side(after._replace(charged=(*before, *(0,) * (len(after.charged) - len(before)))))
 
 
+class DrawsForEachCell(Mechanism):
+    """Draws the noise of each cell by itself, at the price of one."""
+
+    def steps(self, difference: Sequence[int]) -> int:
+        return sum(map(abs, difference))
+
+
+class SaysTheTotalAsWell(Mechanism):
+    """Gives the sum of all cells with noise of its own, instead of leaving the adding to its reader."""
+
+    def steps(self, difference: Sequence[int]) -> int:
+        return super().steps(difference) + abs(sum(difference))
+
+
+class CountsAValueInTwoCells(Mechanism):
+    """Counts French-speaking people in a cell of their own and among all."""
+
+    def counts(self, world: World, at: int, active: Sample) -> tuple[int, ...]:
+        english_speaking, french_speaking = super().counts(world, at, active)
+        return english_speaking + french_speaking, french_speaking
+
+
+class CountsPeopleWithTwoValues(Mechanism):
+    """Lets a person have a value more, so that French-speaking people stand in the cell of the others as well."""
+
+    def counts(self, world: World, at: int, active: Sample) -> tuple[int, ...]:
+        french_speaking = super().counts(world, at, active)[1]
+        return french_speaking, french_speaking
+
+
 HEALTH_OF_X = health(("x1", "x2"), others=("y", "z"), other=False)
 OUT_OF_BOUNDS = [
     r_only("refusing aloud", TWO_CARDS, HEALTH_OF_X, mechanism=RefusesAloud()),
@@ -723,6 +802,22 @@ OUT_OF_BOUNDS = [
     hr("noise drawn again", french(ONE_CARD), english(ONE_CARD), mechanism=DrawsAgain()),
 ]
 TOO_FAR = [
+    hr("cells with noise of their own", french(ONE_CARD), english(ONE_CARD), 2, mechanism=DrawsForEachCell(TABLE)),
+    hr(
+        "a total with noise of its own",
+        french(ONE_CARD),
+        without(english(ONE_CARD), "x"),
+        2,
+        mechanism=SaysTheTotalAsWell(TABLE),
+    ),
+    hr(
+        "a value in two cells",
+        french(ONE_CARD),
+        without(english(ONE_CARD), "x"),
+        2,
+        mechanism=CountsAValueInTwoCells(TABLE),
+    ),
+    hr("a person with two values", french(ONE_CARD), english(ONE_CARD), 2, mechanism=CountsPeopleWithTwoValues(TABLE)),
     hr("cards are charged", french(TWO_CARDS), english(TWO_CARDS), 2, mechanism=ChargesCards()),
     hr(
         "households are charged once",
