@@ -20,9 +20,10 @@ from broker_common.language import phrase
 from broker_common.query.canonical import canonical_bytes, describe
 from broker_common.query.condition import Condition, Order
 from broker_common.query.criteria import parse_condition
-from broker_common.query.dictionary import Column, ColumnType, Dictionary, listed, nearest
+from broker_common.query.dictionary import AskedOf, Column, ColumnType, Dictionary, listed, nearest
 from broker_common.query.normal_form import all_of, between, compare, equal, negate
-from broker_common.query.question import Question
+from broker_common.query.question import REST, Question
+from researcher_node.asked_of import part_of
 from researcher_node.composing import compose_question
 from researcher_node.study.file import (
     MAX_GROUPS,
@@ -83,6 +84,8 @@ class Study:
     asks: tuple[Ask, ...]
     rows: tuple[Row, ...]
     project: str
+    # The part of the people who were asked; None if everybody was.
+    part: AskedOf | None
 
     @property
     def title(self) -> str:
@@ -163,6 +166,7 @@ class _Designer:
             cells=self._cells,
             asks=tuple(self._asks),
             rows=tuple(rows),
+            part=part_of(question, self._census),
             project=usual_project if self._file.project is None else self._file.project.text,
         )
 
@@ -249,7 +253,8 @@ class _Designer:
         first = self._file.count[0][1]
         texts = [text.text for _, text in self._file.count]
         question = self._composed(first, texts, of_all=self._file.of is not None)
-        names += [cell.label for cell in question.cells[len(names) :]]
+        # What `of: all` adds: everybody else, or everybody else who was asked.
+        names += [REST.label] * (len(question.cells) - len(names))
         if len(set(names)) < len(names):
             raise self._problem(
                 first.line, phrase("Two cells have the same name."), phrase("Give each cell a name of its own.")

@@ -81,7 +81,7 @@ def online(
     path: Path, home: Path, work: Callable[[OpenedStudy, Session], Awaitable[ResultT]], *, is_rehearsed: bool = False
 ) -> ResultT:
     """The same with what the nodes publish now, and a session with them."""
-    text = verify_readable(path)
+    text = checked_text(path)
     opened = ResearcherHome(home)
 
     async def connected(books: Books) -> ResultT:
@@ -96,7 +96,7 @@ def online(
         return asyncio.run(connected(books))
 
 
-def verify_readable(path: Path) -> str:
+def checked_text(path: Path) -> str:
     """The file's text, if all that needs no dictionary is right: before anything is asked or made."""
     text = _text_of(path)
     parse_study_file(text, str(path))

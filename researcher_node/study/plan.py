@@ -17,6 +17,7 @@ from broker_common.query.dictionary import Dictionary
 from researcher_node.estimates import Planned, expected_widths, power
 from researcher_node.study.design import Row, Study
 from researcher_node.study.overlap import most_in
+from researcher_node.study.results import design_of
 
 # What a health node has in hand at a time, and a census node's quotes, unless their operators say otherwise.
 _USUAL_PLACES = 16
@@ -159,13 +160,15 @@ def _planned(
     people, expected = expected_in(study, row.part_cells, group)
     cells = len(study.question.cells)
     whole = cells if row.whole_cells is None else len(row.whole_cells)
+    drawn_as = design_of(study.part)
     planned = Planned(
-        people=people * study.file.fraction_millionths / WHOLE_MILLIONTHS,
+        people=people * study.file.fraction_millionths / WHOLE_MILLIONTHS / drawn_as.weight,
         share=expected if share is None else share,
         scale=scale,
         cells=cells,
         part_cells=len(row.part_cells),
         rest_cells=whole - len(row.part_cells),
+        design=drawn_as,
     )
     return planned, people
 

@@ -28,7 +28,7 @@ Truth = Sequence[Sequence[int]]
 def rehearsal_json(found: Results, truth: Truth) -> dict[str, Any]:
     """The report's object, with `truth` beside each number, and how many intervals hold it."""
     report = report_json(found)
-    for count, exact in zip(report["counts"], _exact(truth), strict=True):
+    for count, exact in zip(report["counts"], _exact(found, truth), strict=True):
         count["truth"] = exact
     for estimate, finding in zip(report["estimates"], found.findings, strict=True):
         estimate["truth"] = true_value(finding.row, truth)
@@ -50,7 +50,7 @@ def rehearsal_text(found: Results, truth: Truth) -> str:
 def _counts_table(found: Results, truth: Truth, t: Language) -> str:
     """A table for each event that people were asked about with and without."""
     by_event: dict[str, list[list[str]]] = {}
-    for each, exact in zip(found.counted, _exact(truth), strict=True):
+    for each, exact in zip(found.counted, _exact(found, truth), strict=True):
         ask = each.standing.ask
         by_event.setdefault(ask.event, []).append([*ask.group, each.cell, t.number(each.count), t.number(exact)])
     splits = [name for name, _ in found.study.splits]
@@ -96,5 +96,8 @@ def _held(found: Results, truth: Truth) -> tuple[int, int]:
     return sum(_holds(interval, true) for interval, true in pairs), len(pairs)
 
 
-def _exact(truth: Truth) -> list[int]:
-    return [number for cells in truth for number in cells]
+def _exact(found: Results, truth: Truth) -> list[int]:
+    """Of every count, in their order; where a part of the people was asked, as many times as counts are."""
+    part = found.study.part
+    weight = 1 if part is None else part.weight
+    return [weight * number for cells in truth for number in cells]

@@ -147,6 +147,10 @@ def notes(found: Results, t: Language) -> list[str]:
     said_notes = [t(texts.NOTE_LEFT_OUT)]
     if found.findings:
         said_notes += [t(texts.NOTE_INTERVALS), *(t(texts.NOTE_METHOD, method=t(each)) for each in found.methods)]
+    part = found.study.part
+    if part is not None:
+        effect = t.number(float(part.design_effect), 1)
+        said_notes.append(t(texts.NOTE_ASKED, one_in=part.one_in, weight=part.weight, design_effect=effect))
     if len({standing.asked.policy_hash for standing in found.standings if standing.asked is not None}) > 1:
         said_notes.append(t(texts.NOTE_POLICIES))
     if found.missing:

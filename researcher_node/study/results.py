@@ -13,8 +13,10 @@ from fractions import Fraction
 
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
 from broker_common.privacy.table_laplace import margin
+from broker_common.query.dictionary import AskedOf
 from researcher_node.estimates import (
     Counts,
+    Design,
     Estimate,
     Group,
     difference,
@@ -32,7 +34,7 @@ from researcher_node.study.running import Standing
 class Counted:
     """One cell of one answer: people, and how far noise reaches either way 19 times out of 20.
 
-    Both stand for everybody who matches, also where a fraction of them was drawn.
+    Both stand for everybody who matches, also where a fraction of them was drawn, or a part of them was asked.
     """
 
     standing: Standing
@@ -94,17 +96,23 @@ def _counts(study: Study, scale: int, standing: Standing) -> Counts | None:
     asked = standing.asked
     if asked is None or asked.noisy is None:
         return None
-    return Counts(asked.noisy.values, scale, Fraction(study.file.fraction_millionths, WHOLE_MILLIONTHS))
+    drawn = Fraction(study.file.fraction_millionths, WHOLE_MILLIONTHS)
+    return Counts(asked.noisy.values, scale, drawn, design_of(asked.asked_of))
+
+
+def design_of(part: AskedOf | None) -> Design:
+    """How the people who were asked were drawn, for the estimates."""
+    return Design() if part is None else Design(float(part.weight), float(part.design_effect))
 
 
 def _counted(study: Study, scale: int, standing: Standing) -> list[Counted]:
     asked = standing.asked
     if asked is None or asked.noisy is None:
         return []
-    drawn = study.file.fraction_millionths / WHOLE_MILLIONTHS
-    reach = margin(scale, len(study.cells)) / drawn
+    times = design_of(asked.asked_of).weight * WHOLE_MILLIONTHS / study.file.fraction_millionths
+    reach = times * margin(scale, len(study.cells))
     return [
-        Counted(standing, cell, number / drawn, reach)
+        Counted(standing, cell, times * number, reach)
         for cell, number in zip(study.cells, asked.noisy.values, strict=True)
     ]
 

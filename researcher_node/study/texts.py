@@ -78,6 +78,10 @@ NOTE_INTERVALS = (
     "the population that they are like a random draw from."
 )
 NOTE_METHOD = "Method: {method}"
+NOTE_ASKED = (
+    "Counted are people of the households that were asked, one in {one_in}: counts are times {weight}, to stand for everybody, and "
+    "intervals with sampling have a design effect of {design_effect}."
+)
 NOTE_POLICIES = "The answers were given under different policies of the census agency."
 NOTE_MISSING = "{missing} questions have no answer yet: run the study again."
 PAGE_HEAD = "{question} · {answered} of {asked} questions answered · scale {scale}"

@@ -22,6 +22,8 @@ HEAVY = {
 NODES = {"census_node", "deploy", "health_node", "researcher_node"}
 # What the researcher's help is made of.
 RESEARCHERS_WORDS = {"researcher_node.cli", "researcher_node.selection", "researcher_node.texts"}
+STUDIES_WORDS = {"researcher_node.study_commands", "researcher_node.study", "researcher_node.study.texts"}
+MADE_OF: dict[str, set[str]] = {"--help": set(), "researcher": RESEARCHERS_WORDS, "study": STUDIES_WORDS}
 # Where every module that was imported is printed when the program ends, with help before it on the same stream.
 _TELLING = """
 import atexit, json, sys
@@ -47,14 +49,19 @@ def imported(*words: str, **environment: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "words", [("--help",), ("researcher", "--help"), ("researcher", "ask", "--help"), ("researcher", "answers", "-h")]
+    "words",
+    [
+        ("--help",),
+        *(("researcher", "--help"), ("researcher", "ask", "--help"), ("researcher", "answers", "-h")),
+        *(("study", "--help"), ("study", "rehearse", "--help")),
+    ],
 )
 def test_help_imports_no_library_of_work(words: tuple[str, ...]) -> None:
     """Whoever looks something up waits for none of them; `tripartite --help` loads no command at all."""
     found = imported(*words)
     assert found & HEAVY == set()
     commands = {name for name in found if name.partition(".")[0] in NODES and "." in name}
-    assert commands == (set() if words == ("--help",) else RESEARCHERS_WORDS)
+    assert commands == MADE_OF[words[0]]
 
 
 def test_completing_a_command_imports_no_library_of_work() -> None:

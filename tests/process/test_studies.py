@@ -33,6 +33,9 @@ by:
   age: [{age}, 45, 60, 75]
   sex: all
 count: mother_tongue = 'French'
+of: all
+estimate:
+  - share: French
 scale: {scale}
 """
 
@@ -141,7 +144,12 @@ def test_equal_questions_keep_their_answers(deployment: Deployment, tmp_path: Pa
     assert "4 of them were asked before" in text.stdout
     assert "  30-44, female\n" in text.stdout
     renamed = tmp_path / "renamed.yaml"
-    renamed.write_text(written(tmp_path, 30).read_text().replace("French by", "Another name by") + "estimate: []\n")
+    renamed.write_text(
+        written(tmp_path, 30)
+        .read_text()
+        .replace("French by", "Another name by")
+        .replace("share: French", "share: rest")
+    )
     assert study(deployment, "run", renamed, "--json").result["questions"] == first["questions"]
     assert charges(deployment) - before == 2
 
@@ -186,10 +194,13 @@ def test_report_holds_what_answers_hold(deployment: Deployment, tmp_path: Path) 
     file = written(tmp_path, 33)
     assert study(deployment, "run", file).code == 0
     rows = list(csv.DictReader(io.StringIO(study(deployment, "report", file, "--format", "csv").stdout)))
-    assert len(rows) == 8
+    assert [row["kind"] for row in rows] == ["count"] * 16 + ["share"] * 8
     asked = {row["query_id"]: row for row in deployment.json("researcher", "answers")["answers"]}
-    for row in rows:
-        assert float(row["value"]) == asked[row["queries"]]["noisy_count"]
+    for row in rows[:16]:
+        cells = {cell["label"]: cell for cell in asked[row["queries"]]["cells"]}
+        cell = cells[row["cell"]]
+        assert float(row["value"]) == cell["noisy_count"]
+        assert float(row["noise_high"]) == cell["noisy_count"] + cell["margin_95"]
     report = json.loads(study(deployment, "report", file, "--json").stdout)
     for question in report["questions"]:
         assert question["charged"] == asked[question["query_id"]]["charged"]
@@ -202,3 +213,18 @@ def test_two_runs_at_once_do_not_ask_twice(deployment: Deployment, tmp_path: Pat
     with closing(Record(home)) as record, record.running() as is_ours:
         assert is_ours
         assert study(deployment, "run", written(tmp_path, 34), "--json").error["code"] == "STUDY_RUNNING"
+
+
+def test_a_sample_of_the_page_is_rehearsed(tmp_path: Path) -> None:
+    """With little noise, so that every count is known to be that of its own question."""
+    sample = Path(__file__).parents[2] / "docs" / "studies" / "diabetes-by-age.yaml"
+    file = tmp_path / "sample.yaml"
+    file.write_text(sample.read_text().replace("scale: 20", "scale: 1"))
+    found = run_here("study", "rehearse", file, "--population", "5000", "--json").result
+    assert (found["answered"], found["missing"], len(found["counts"])) == (10, 0, 20)
+    # A cell of two at scale 1 is off by more than 20 with a probability below 1e-7.
+    assert all(abs(count["count"] - count["truth"]) <= 20 for count in found["counts"])
+    assert sum(count["truth"] > 20 for count in found["counts"]) > 5
+    # Each interval holds with 95 percent: that less than half of 19 do has a probability below 1e-6.
+    assert found["noise_only_intervals"] >= 15
+    assert found["noise_only_intervals_that_hold"] >= found["noise_only_intervals"] / 2

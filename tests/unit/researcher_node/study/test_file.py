@@ -124,6 +124,17 @@ def test_a_single_question_is_a_study() -> None:
     assert study.project == "usual"
 
 
+def test_a_variable_that_a_part_was_asked_of() -> None:
+    """`of: all` is everybody who was asked, and the study knows how they were drawn."""
+    study = made("where: age >= 45\ncount: home_language = 'French'\nof: all\nestimate:\n  - share: French\n")
+    assert study.cells == ("French", "rest")
+    column = CENSUS_DICTIONARY.column("home_language")
+    assert study.part == column.asked_of
+    assert study.part is not None
+    assert study.part.not_asked not in {value for cell in study.question.cells for value in cell.values}
+    assert made("where: age >= 45\ncount: mother_tongue = 'French'\n").part is None
+
+
 def test_where_there_is_one_entry_its_name_need_not_be_said() -> None:
     """`reference: male` is as good as `reference: {sex: male}`."""
     text = (
@@ -184,7 +195,7 @@ BAD = [
     ("where: procedure = 'angioplastie'\ncount: all\n", 1, "'where': Column 'procedure' has no code 'angioplastie'.", "'angioplasty'"),
     ("where: age >= 18\ncount: mother_tongue = 'Frnch'\n", 2, "'count': Language variable 'mother_tongue' has no value 'Frnch'.", "'French'"),
     ("where: age >= 18\ncount:\n  - mother_tongue = 'French'\n  - home_language = 'French'\n", 3, "'count': --count names several variables", "each variable"),
-    ("where: age >= 18\ncount: {a: mother_tongue}\n", 2, "'a' names 4 cells.", "in (...)"),
+    ("where: age >= 18\ncount: {a: mother_tongue}\n", 2, "'a' names 7 cells.", "in (...)"),
     ("where: age >= 18\ncount:\n  - mother_tongue = 'French'\n  - mother_tongue = 'French'\n", 3, "'count': --count names 'French' in two cells", "one cell only"),
     ("where: age >= 18\ncount: mother_tongue = 'French'\nof: everybody\n", 3, "'of' is 'everybody'.", "of: all"),
     ("by: {age: [40, 18]}\ncount: all\n", 1, "The bands of 'age' do not ascend: 18 follows 40.", "smallest first"),

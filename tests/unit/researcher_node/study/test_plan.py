@@ -146,3 +146,14 @@ def test_a_fraction_leaves_fewer_people_to_count() -> None:
     assert tenth.noise_only is not None
     assert tenth.people == 100_000
     assert tenth.noise_only / whole.noise_only == pytest.approx(10, rel=0.05)
+
+
+def test_a_part_that_was_asked_is_fewer_people_and_varies_more() -> None:
+    """One household in five: as wide for noise alone as a fifth of the people, wider with sampling."""
+    (part, _) = planned((SEEN % (100_000, "0.05")).replace("mother_tongue", "home_language")).widths
+    (fifth, _) = planned(SEEN % (20_000, "0.05")).widths
+    assert part.people == 100_000
+    assert part.noise_only == pytest.approx(fifth.noise_only)
+    assert part.with_sampling is not None
+    assert fifth.with_sampling is not None
+    assert part.with_sampling > 1.01 * fifth.with_sampling

@@ -14,6 +14,7 @@ from health_node.dictionary import HEALTH_DICTIONARY
 from researcher_node.answers import AskedQuestion
 from researcher_node.estimates import (
     Counts,
+    Design,
     Estimate,
     Group,
     difference,
@@ -109,6 +110,23 @@ def test_counts_stand_for_everybody_who_matches() -> None:
     first = found().counted[0]
     assert (first.cell, first.count) == ("French", 1800)
     assert first.margin >= 2 * 90
+
+
+def test_a_part_that_was_asked_is_weighted() -> None:
+    """Counts stand for everybody; intervals with sampling have the design effect that the answer was kept with."""
+    text = "where: age >= 45\ncount: home_language = 'French'\nof: all\nestimate:\n  - share: French\n"
+    study = design(parse_study_file(text, "s.yaml"), HEALTH_DICTIONARY, CENSUS_DICTIONARY, "usual")
+    noisy = NoisyCounts((900, 7000))
+    asked = AskedQuestion(
+        "q", 0, "", "", 30, 1_000_000, "", b"", b"", b"", b"", noisy=noisy, charged=1, asked_of=study.part
+    )
+    found = results(study, 30, [Standing(study.asks[0], Attempt(1, "q", reused=False), asked)])
+    assert study.part is not None
+    weight, effect = study.part.weight, float(study.part.design_effect)
+    assert [each.count for each in found.counted] == [900 * weight, 7000 * weight]
+    assert found.counted[0].margin == 114 * weight
+    plain, drawn = (Group(Counts((900, 7000), 30, design=each), (0,)) for each in (Design(), Design(weight, effect)))
+    assert found.findings[0].estimate == share(drawn) != share(plain)
 
 
 @pytest.mark.parametrize("missing", [1, 4])

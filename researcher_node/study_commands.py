@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 # For all questions of a study: a day.
 _MOST_SECONDS = 86_400
-_LEAST_PEOPLE, _MOST_PEOPLE = 10, 1_000_000
+# Of a rehearsal's made-up people, and of the numbers that say which.
+_LEAST_PEOPLE = 10
+_MOST_PEOPLE = 1_000_000
 _LARGEST_SEED = 2**32 - 1
 _FORMATS = ("text", "csv", "parquet", "json", "html", "md")
 
@@ -131,7 +133,7 @@ def rehearse(file: Path, home: Path | None, as_json: bool, population: int, seed
     from researcher_node.study.rehearsal import made_up_deployment, true_counts
     from researcher_node.study.rehearsal_texts import rehearsal_json, rehearsal_text
 
-    opened.verify_readable(file)
+    opened.checked_text(file)
     policy = None if home is None else opened.published_policy(home)
     with (
         tempfile.TemporaryDirectory(prefix="rehearsal-") as folder,

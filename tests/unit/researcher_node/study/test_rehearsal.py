@@ -1,0 +1,74 @@
+"""The truth of a rehearsal, counted by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from census_node.registry.dictionary import CENSUS_DICTIONARY
+from health_node.dictionary import HEALTH_DICTIONARY
+from researcher_node.study.design import design
+from researcher_node.study.file import parse_study_file
+from researcher_node.study.rehearsal import true_counts
+
+HEALTH = """\
+health_card,age,sex,procedure,last_admission_date
+1,70,female,angioplasty;dialysis,2010-06-01
+2,70,female,,
+3,30,male,dialysis,2009-12-31
+4,,male,angioplasty,2011-01-01
+5,64,,angioplasty,2010-01-01
+6,80,female,angioplasty,2010-01-01
+7,70,male,angioplasty,2010-01-01
+"""
+# Card 6 is nobody's in the census; cards 1 and 7 are one person's; 5 has no mother tongue.
+CENSUS = """\
+health_card,person_id,mother_tongue
+1,a,French
+2,b,English
+3,c,French
+4,d,Other
+5,e,
+7,a,French
+,f,French
+"""
+
+
+def counted(
+    tmp_path: Path, by: str, count: str = "mother_tongue = 'French'", of: str = "of: all\n"
+) -> list[tuple[int, ...]]:
+    """The truth for each group."""
+    for role, rows in (("health", HEALTH), ("census", CENSUS)):
+        (tmp_path / role).mkdir(exist_ok=True)
+        (tmp_path / role / "people.csv").write_text(rows)
+    file = parse_study_file(f"by:\n  group:\n{by}count: {count}\n{of}", "s.yaml")
+    study = design(file, HEALTH_DICTIONARY, CENSUS_DICTIONARY, "usual")
+    return true_counts(study, tmp_path, HEALTH_DICTIONARY)
+
+
+def test_each_kind_of_condition(tmp_path: Path) -> None:
+    """Somebody without a value makes every comparison false; several values are each looked at; one person is counted once."""
+    conditions = {
+        "age >= 64": (1, 2),
+        "age < 64": (1, 0),
+        "not (age >= 64)": (1, 1),
+        "age is null": (0, 1),
+        "procedure = 'angioplasty'": (1, 2),
+        "procedure = 'dialysis'": (2, 0),
+        "procedure <> 'angioplasty'": (1, 1),
+        "sex = 'male' or age = 64": (2, 2),
+        "last_admission_date between '2010-01-01' and '2010-12-31'": (1, 1),
+        "last_admission_date < '2010-01-01' and sex in ('male', 'female')": (1, 0),
+    }
+    by = "".join(f'    g{number}: "{condition}"\n' for number, condition in enumerate(conditions))
+    assert dict(zip(conditions, counted(tmp_path, by), strict=True)) == conditions
+
+
+def test_cells_that_are_not_the_rest(tmp_path: Path) -> None:
+    """Without the rest nobody else is counted; `all` counts every linked person."""
+    by = "    old: age >= 64\n    young: age < 64\n"
+    assert counted(tmp_path, by, of="") == [(1,), (1,)]
+    assert counted(tmp_path, by, count="[\"mother_tongue = 'French'\", \"mother_tongue = 'English'\"]", of="") == [
+        (1, 1),
+        (1, 0),
+    ]
+    assert counted(tmp_path, by, count="all", of="") == [(3,), (1,)]
