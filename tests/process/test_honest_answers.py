@@ -14,6 +14,9 @@ import pytest
 from fakes.deployment import FRENCH, PROGRAM, Deployment, Outcome, make, run_here
 from fakes.patience import PATIENCE_SECONDS
 
+from broker_common.privacy.accounting import price
+from broker_common.privacy.table_laplace import margin
+
 pytestmark = pytest.mark.process
 
 EVERYBODY = "age >= 0"
@@ -86,6 +89,37 @@ def test_four_identical_questions_no_longer_end_in_zeros_that_look_like_counts(f
     assert fourth.result["leaves_out_used_up"] is True
     listed = fresh.json("researcher", "answers")["answers"]
     assert [row["own_use"]["can_leave_out"] for row in listed] == [False, False, True, True]
+
+
+def test_a_table_is_one_answer_with_its_sum(deployment: Deployment) -> None:
+    """Cells in the order asked for, the rest last, at the price of one count; people read them one below the other."""
+    before = deployment.json("census", "status")["answers"]
+    words = ("--count", FRENCH, "--count", "mother_tongue in ('English', 'Other')", "--of", "all", "--scale", "20")
+    table = ask(deployment, "age >= 2", *words, "--json").result
+    assert deployment.json("census", "status")["answers"] == before + 1
+    assert table["question"] == "mother_tongue by 'French', ('English', 'Other'), rest"
+    assert [(cell["label"], cell["values"]) for cell in table["cells"]] == [
+        ("French", ["French"]),
+        ("English, Other", ["English", "Other"]),
+        ("rest", None),
+    ]
+    assert {cell["margin_95"] for cell in table["cells"]} == {margin(20, 3)} == {table["sum"]["margin_95"]}
+    assert table["sum"]["noisy_count"] == sum(cell["noisy_count"] for cell in table["cells"])
+    assert table["charged"] == price(20)
+    lines = deployment.run("researcher", "answers", table["query_id"]).stdout.splitlines()
+    shown = [line.split(" ± ")[0].split()[-1] for line in lines[2:6]]
+    assert shown == [str(each["noisy_count"]) for each in (*table["cells"], table["sum"])]
+
+
+def test_a_margin_buys_the_largest_scale_for_so_many_cells(deployment: Deployment) -> None:
+    """A table of four values needs a smaller scale than a count for the same margin."""
+    scales = [
+        deployment.run("researcher", "quote", "--count", count, "--margin", "100", "--json").result["scale"]
+        for count in ("all", "mother_tongue = 'French'", "home_language by 'French', rest", "home_language")
+    ]
+    cells = (1, 1, 2, 3)
+    assert scales == [max(scale for scale in range(1, 51) if margin(scale, d) <= 100) for d in cells]
+    assert len(set(scales)) == 3
 
 
 WARNINGS: dict[str, tuple[str, str, tuple[str, ...]]] = {
