@@ -270,6 +270,11 @@ REASONS: Mapping[str, Reason] = {
         "Run it without --again until all have. Nothing was asked.",
     ),
     "INVALID_VALUE": Reason(InvalidRequestError, "{name} {problem}.", "{remedy}"),
+    "UNCONFIRMED": Reason(
+        InvalidRequestError,
+        "The question was not asked. {problem}",
+        "Nothing was charged. Add --yes to ask all the same; --dry-run shows price and warnings and asks nothing.",
+    ),
     # --- messages, identities and keys -----------------------------------------------------------------------------
     "MALFORMED_MESSAGE": Reason(
         InvalidRequestError, "The message is malformed: {problem}.", "Nothing was charged. Use a current client."

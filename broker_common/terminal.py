@@ -32,7 +32,7 @@ def coloured(text: str, colour: str, stream: TextIO | None = None) -> str:
 
 def fitted(text: str) -> str:
     """A page whose lines fit the terminal, each with its indentation; as it is where there is none."""
-    width = _width()
+    width = terminal_width()
     if width is None:
         return text
     return "\n".join(wrapped for line in text.split("\n") for wrapped in _wrapped(line, width))
@@ -45,7 +45,7 @@ def table(
 
     `may_be_cut` are the columns whose texts may be shortened; `colours` has one for each row, or an empty text.
     """
-    width = _width()
+    width = terminal_width()
     natural = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     widths = _widths(natural, may_be_cut, width)
     colours = colours or [""] * len(rows)
@@ -56,7 +56,7 @@ def table(
     return "\n".join(lines)
 
 
-def _width() -> int | None:
+def terminal_width() -> int | None:
     """The columns of the terminal that standard output is; None where it is none."""
     return max(shutil.get_terminal_size().columns, _LEAST_WIDTH) if sys.stdout.isatty() else None
 
@@ -77,10 +77,11 @@ def _widths(natural: Sequence[int], may_be_cut: Collection[int], width: int | No
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return _GAP.join(_cut(cell, width).ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+    return _GAP.join(cut(cell, width).ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
-def _cut(text: str, width: int) -> str:
+def cut(text: str, width: int) -> str:
+    """The text, or its beginning and an ellipsis."""
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 

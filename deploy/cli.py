@@ -116,7 +116,7 @@ def up(directory: Path) -> int:
 @click.option(
     "--population",
     type=Whole(_SMALLEST_DEMO, _LARGEST),
-    default=100_000,
+    default=300_000,
     show_default=True,
     help="People in the health data.",
 )

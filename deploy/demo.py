@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from broker_common.cli import called
-from broker_common.errors import InvalidRequestError, RefusedError
+from broker_common.errors import InternalError, InvalidRequestError, RefusedError
 from broker_common.language import language_of_environment, phrase, said
 from broker_common.privacy.belief import belief_from_log_odds, belief_of_units, log_likelihood_ratio
 from broker_common.privacy.table_laplace import margin
@@ -25,19 +25,25 @@ from census_node.opening import CensusHome
 from deploy import texts
 from deploy.audited import audit_deployment
 from deploy.local import PROJECT, Plan, lay_out
+from deploy.share_errors import share_errors
 from deploy.supervise import Nodes, node_log
 from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Precision, Session, Wanted
 from researcher_node.opening import ResearcherHome
 
 _MARKER = ".tripartite-demo"
+# The paper's scale, under attack; the studies pay three times as much for shares that tell something about so few people.
 _SCALE = 30
+_STUDY_SCALE = 10
+# A share that is off by more percentage points than this misleads.
+_MISLEADING = 2.0
 _MAX_BELIEF = "0.8"
 # Faster than usual, where a desk with so few people keeps up.
 _TICK_MS = 100
 _FEW = 1_000_000
 _WAIT_SECONDS = 60.0
 _FRENCH = "mother_tongue = 'French'"
+_FRENCH_OF_ALL = "mother_tongue by 'French', rest"
 _ONTARIO = 12_851_821
 _SENIORS = "age >= 65 and diagnosis = 'type_2_diabetes'"
 _BANDS = (
@@ -108,8 +114,8 @@ class _Show:
         self._answers = 0
         self._units = 0
 
-    async def _ask(self, where: str, count: str) -> AskedQuestion:
-        wanted = Wanted(where, count, Precision(scale=_SCALE), 1_000_000, PROJECT)
+    async def _ask(self, where: str, count: str, scale: int) -> AskedQuestion:
+        wanted = Wanted(where, count, Precision(scale), 1_000_000, PROJECT)
         asked = await self._session.prepare(wanted)
         answered = await self._session.ask(asked, wait_seconds=_WAIT_SECONDS, on_stage=lambda _: None)
         self._answers += 1
@@ -118,40 +124,50 @@ class _Show:
 
     async def _ask_or_refusal(self, where: str, count: str) -> AskedQuestion | RefusedError:
         try:
-            return await self._ask(where, count)
+            return await self._ask(where, count, _SCALE)
         except RefusedError as refusal:
             return refusal
 
     async def studies(self, population: int) -> list[dict[str, Any]]:
-        """The paper's two example questions."""
-        self._say(said(texts.DEMO_STUDIES, margin=margin(_SCALE), scale=_SCALE))
+        """The paper's two example questions, each group a table of French and everybody else."""
+        self._say(said(texts.DEMO_STUDIES, margin=margin(_STUDY_SCALE, 2), scale=_STUDY_SCALE, usual=_SCALE))
         self._say(said(texts.DEMO_STUDY_1))
         rows = [await self._share(phrase("angioplasty"), "procedure = 'angioplasty'")]
         self._say(said(texts.DEMO_STUDY_2))
         rows += [await self._share(label, f"{_SENIORS} and {band}") for label, band in _BANDS]
-        total = max(1, rows[0]["total"])
-        point = 100 * margin(_SCALE) / (total * _ONTARIO / population)
-        self._say(said(texts.DEMO_COARSE, population=population, point=point))
+        point = rows[0]["points_95"] * population / _ONTARIO
+        self._say(said(texts.DEMO_COARSE, misleading=_MISLEADING, population=population, point=point))
         self._say(said(texts.DEMO_CHARGED, answers=self._answers, units=self._units, cap=self._cap))
         return rows
 
     async def _share(self, label: str, where: str) -> dict[str, Any]:
-        count = (await self._ask(where, _FRENCH)).noisy_count or 0
-        total = (await self._ask(where, "all")).noisy_count or 0
-        reach = margin(_SCALE)
-        low, high = _percent(count - reach, total + reach), _percent(count + reach, total - reach)
+        answer = await self._ask(where, _FRENCH_OF_ALL, _STUDY_SCALE)
+        if answer.noisy is None:
+            raise InternalError("INTERNAL")
+        french, rest = answer.noisy.values
+        errors = share_errors(_STUDY_SCALE, french, rest)
+        points, misleading = 100 * errors.within(0.95), 100 * errors.beyond(_MISLEADING / 100)
         self._say(
             said(
                 texts.DEMO_BAND,
                 label=said(label),
-                count=count,
-                total=total,
-                share=_percent(count, total),
-                low=low,
-                high=high,
+                count=french,
+                total=french + rest,
+                share=said("{share:.1f} %", share=100 * errors.share),
+                points=points,
+                misleads=said("{share:.1f} %", share=misleading),
             )
         )
-        return {"label": label, "where": where, "count": count, "total": total, "margin_95": reach}
+        return {
+            "label": label,
+            "where": where,
+            "count": french,
+            "total": french + rest,
+            "margin_95": margin(_STUDY_SCALE, 2),
+            "share": round(errors.share, 4),
+            "points_95": round(points, 2),
+            "misleads": round(misleading / 100, 6),
+        }
 
     async def attack(self, target: _Target) -> dict[str, Any]:
         """Ask about the target's group until the service refuses."""
@@ -243,10 +259,3 @@ def _make_room(directory: Path) -> None:
         shutil.rmtree(directory)
     directory.mkdir(parents=True)
     (directory / _MARKER).touch()
-
-
-def _percent(part: int, whole: int) -> str:
-    if whole <= 0:
-        # Noise larger than the group: nothing is ruled out.
-        return said("{share:.1f} %", share=100.0)
-    return said("{share:.1f} %", share=100 * min(max(part / whole, 0.0), 1.0))

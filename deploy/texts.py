@@ -23,14 +23,19 @@ DEMO_TITLE = "A synthetic Ontario of {population:,} people. Nobody in it exists.
 DEMO_NODES = "\nThree nodes, three processes, mutual TLS on this machine:"
 
 DEMO_STUDIES = """
-Two studies. The health node never learns the language question's answer, the census node never sees a criterion, and
-each count carries noise of up to {margin} either way, 19 times out of 20 (scale {scale})."""
+Two studies. The health node never learns the language question's answer, the census node never sees a criterion. Each group is
+one answer of two cells, French and everybody else, at the price of one count; the noise of a cell is within {margin} either way,
+19 times out of 20 (scale {scale}, at three times the price of the paper's {usual})."""
 DEMO_STUDY_1 = "\nStudy 1: francophones (mother tongue French) among people who had an angioplasty"
 DEMO_STUDY_2 = "\nStudy 2: hospital use of people of 65 and over with type 2 diabetes"
-DEMO_BAND = "  {label:<16} about {count:>5} of about {total:>5} people   share {share:>6}   (noise: {low} to {high})"
+DEMO_BAND = (
+    "  {label:<16} about {count:>4} of about {total:>5} people   share {share:>6}   "
+    "within {points:.1f} points 19 times out of 20; misleads {misleads:>6}"
+)
 DEMO_COARSE = """\
-  On {population:,} people this noise is coarse. It does not grow with the data: on all of Ontario, about 12.9 million
-  people, the same question would be answered within about {point:.2f} percentage points."""
+  'Misleads' is how often the noise alone would show the share of such a group off by more than {misleading:.0f} percentage points:
+  small groups often, large ones hardly ever. Noise does not grow with the data: on all of Ontario, about 12.9 million people
+  instead of {population:,}, the share of study 1 would be within {point:.2f} points, 19 times out of 20."""
 DEMO_CHARGED = "  charged so far: {answers} answers, {units} of {cap} units"
 
 DEMO_ATTACK = """

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlite_utils import Database
 from tripartite.v1 import answer_pb2, ticket_pb2
@@ -92,6 +92,11 @@ _RECEIPTS = (
 )
 
 
+_NOT_REFUSED = "select asked_ms, scale from questions where refused = '' order by asked_ms, rowid"
+_LIKE = (
+    "select * from questions where criteria = ? and question = ? and scale = ? and fraction_millionths = ? and refused = '' "
+    "order by asked_ms desc, rowid desc limit 1"
+)
 # "where" is a word of SQL as well.
 _PUT_COLUMNS = [name for name in _COLUMNS if name not in _ANSWERED]
 _PUT = (
@@ -212,6 +217,13 @@ class KeptReceipt:
         """The checkpoint of the census log that the receipt says is part of it for ever; there must be a receipt."""
         signed = parse_message(answer_pb2.SignedReceipt, self.signed_receipt)
         return parse_note(parse_message(answer_pb2.Receipt, signed.receipt).checkpoint)[0]
+
+
+class Charge(NamedTuple):
+    """What a question of ours has charged, or may have; asked when."""
+
+    asked_ms: int
+    units: int
 
 
 class Answers:
@@ -358,6 +370,19 @@ class Answers:
             )
             for row in rows
         ]
+
+    def newest_like(self, criteria: bytes, question: str, scale: int, fraction_millionths: int) -> AskedQuestion | None:
+        """The last question of exactly this that was not refused; None if there is none."""
+        values = [criteria, question, scale, fraction_millionths]
+        with self._lock, _store_errors():
+            rows = list(self._db.query(_LIKE, values))
+        return _asked(rows[0]) if rows else None
+
+    def charges(self) -> list[Charge]:
+        """The price of every question that was not refused, oldest first: what is still open may have been charged."""
+        with self._lock, _store_errors():
+            rows = self._db.execute(_NOT_REFUSED).fetchall()
+        return [Charge(asked_ms, price(scale)) for asked_ms, scale in rows]
 
     def receive(self, sealed: answer_pb2.SealedAnswer) -> AskedQuestion:
         """Verify and keep an answer; receiving it again changes nothing.

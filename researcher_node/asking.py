@@ -45,6 +45,7 @@ from broker_common.privacy.accounting import price
 from broker_common.privacy.policy import Policy
 from broker_common.privacy.table_laplace import largest_scale_within, margin
 from broker_common.query.canonical import canonical_bytes, describe
+from broker_common.query.certainty import Certainty, certainty
 from broker_common.query.condition import Condition
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import AskedOf, Dictionary
@@ -61,6 +62,7 @@ from researcher_node.asked_of import part_of
 from researcher_node.census_log import CensusLog
 from researcher_node.composing import compose_question
 from researcher_node.other_side import OTHER, may_be_for_other, pointed
+from researcher_node.policies import Policies
 from researcher_node.slots import verify_slot
 from researcher_node.trust import Trust
 
@@ -160,6 +162,8 @@ class Proposal:
 
     wish: Wish
     condition: Condition
+    # Who matches by the text of the criteria alone, if it tells.
+    certainty: Certainty | None
     question: Question
     scale: int
     policy: Policy
@@ -171,6 +175,11 @@ class Proposal:
         return Wanted(
             wish.where, self.question.text, precision, wish.fraction_millionths, wish.project, label=wish.label
         )
+
+    @property
+    def criteria(self) -> bytes:
+        """The message of the criteria, as it is kept with a question."""
+        return self.condition.to_wire().SerializeToString(deterministic=True)
 
     @property
     def price(self) -> int:
@@ -240,6 +249,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         trust: Trust,
         tls: Callable[[], TlsCredentials],
         answers: Answers,
+        policies: Policies,
         clock: Clock,
         randomness: Randomness,
     ) -> None:
@@ -253,6 +263,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         self._met_parties: set[Role] = set()
         self._read_with: dict[Role, Dictionary] = {}
         self._answers = answers
+        self._policies = policies
         self._clock = clock
         self._randomness = randomness
         self._stack = AsyncExitStack()
@@ -292,6 +303,10 @@ class Session(AbstractAsyncContextManager["Session"]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the channels to both nodes."""
         await self._stack.aclose()
 
     # --- before a question -----------------------------------------------------------------------------------------
@@ -338,13 +353,26 @@ class Session(AbstractAsyncContextManager["Session"]):
         request = census_service_pb2.GetPolicyRequest()
         response = await calling("census", (await self._census()).GetPolicy(request, timeout=_CALL_SECONDS))
         try:
-            return policy_from_wire(
+            policy = policy_from_wire(
                 response.policy, self._trust.card("census").verify_keys(Purpose.POLICY, self._clock())
             )
         except InvalidRequestError as error:
             raise PeerUnavailableError(
                 "PEER_MISBEHAVED", peer="census", problem="a policy that its agency did not sign"
             ) from error
+        self._policies.put(policy)
+        return policy
+
+    async def policy_named(self, policy_hash: bytes) -> Policy:
+        """The policy that a quote was given under.
+
+        Raises:
+            InvalidRequestError: POLICY_MISMATCH, there has been another one since.
+        """
+        known = self._policies.get(policy_hash.hex()) or await self.policy()
+        if known.hash != policy_hash:
+            raise InvalidRequestError("POLICY_MISMATCH")
+        return known
 
     async def question(self, counts: Sequence[str], *, of_all: bool) -> Question:
         """The question that these counts ask together, read with the census node's dictionary."""
@@ -358,11 +386,11 @@ class Session(AbstractAsyncContextManager["Session"]):
         Raises:
             InvalidRequestError: what is wrong with the question.
         """
-        condition = await self._read("health", wish.where, parse_condition)
+        condition, certain = await self._read("health", wish.where, _judged)
         question = await self.question(wish.counts, of_all=wish.of_all)
         policy = await self.policy()
         scale = wish.precision.scale or wish.precision.choose(policy, len(question.cells))
-        return Proposal(wish, condition, question, scale, policy)
+        return Proposal(wish, condition, certain, question, scale, policy)
 
     async def quote(self, count: str, precision: Precision) -> Quoted:
         """What an answer would cost and how far its noise reaches, signed by the census agency. Charges nothing.
@@ -421,6 +449,8 @@ class Session(AbstractAsyncContextManager["Session"]):
         quoted = await _patiently(lambda: self.quote(wanted.count, wanted.precision), deadline, pauses)
         offered = quoted.offer.body
         verify_slot(offered.noise_slot, quoted.shown, self.census_log())
+        # Kept: what the answer was charged is a share of its budget.
+        await self.policy_named(offered.policy_hash)
         nonce = self._randomness(SALT_BYTES)
         opening_key = OpeningKey.generate(self._randomness)
         body = ticket_pb2.Ticket(
@@ -710,6 +740,11 @@ async def _patiently(call: Callable[[], Awaitable[ResultT]], deadline: float, pa
                 raise
             pauses.tell(error, pause)
         await asyncio.sleep(pause)
+
+
+def _judged(where: str, dictionary: Dictionary) -> tuple[Condition, Certainty | None]:
+    condition = parse_condition(where, dictionary)
+    return condition, certainty(condition, dictionary)
 
 
 def _lie(problem: str) -> PeerUnavailableError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,6 @@ from broker_common.cli import (
     emit,
     emit_failing,
     home_option,
-    instant,
     json_option,
     lifeline_option,
     new_home_option,
@@ -41,10 +40,13 @@ if TYPE_CHECKING:
     # What a command needs is imported when it runs (see PLC0415 in pyproject.toml): --help waits for none of it.
     from tripartite.v1 import health_service_pb2
 
+    from broker_common.privacy.policy import Policy
     from researcher_node.answers import Answers, AskedQuestion
-    from researcher_node.asking import Dictionaries, Precision, Quoted, Session, Wanted, Wish
+    from researcher_node.asking import Dictionaries, Precision, Quoted, Session, Wanted
+    from researcher_node.before_asking import Warned
     from researcher_node.checking import Report
     from researcher_node.opening import ResearcherHome
+    from researcher_node.own_use import OwnUses
     from researcher_node.seen import SeenCheckpoint
 
 
@@ -108,42 +110,20 @@ def quote(
     home: Path, as_json: bool, counts: tuple[str, ...], of: str | None, scale: int | None, wanted_margin: int | None
 ) -> None:
     """Price, margin of error, and how many such answers are left where that may be told. Charges nothing."""
-    from broker_common.privacy.accounting import epsilon_text
     from researcher_node.opening import ResearcherHome
+    from researcher_node.quoting import quote_json, quote_text
 
     precision = _precision(scale, wanted_margin)
 
-    async def fetch(opened: ResearcherHome) -> Quoted:
+    async def fetch(opened: ResearcherHome) -> tuple[Quoted, Policy]:
         with closing(opened.open_answers()) as store:
             async with opened.session(store) as session:
                 question = await session.question(counts, of_all=of is not None)
-                return await session.quote(question.text, precision)
+                quoted = await session.quote(question.text, precision)
+                return quoted, await session.policy_named(quoted.offer.body.policy_hash)
 
-    body = asyncio.run(fetch(ResearcherHome(home))).offer.body
-    remaining = body.remaining if body.HasField("remaining") else None
-    quota_left = body.quota_left if body.HasField("quota_left") else None
-    expires = instant(body.expires_ms)
-    result = {
-        "scale": body.scale,
-        "epsilon": epsilon_text(body.scale),
-        "margin_95": body.margin_95,
-        "charged": body.charged,
-        "remaining": remaining,
-        "policy_hash": body.policy_hash.hex(),
-        "expires": expires,
-    }
-    text = said(
-        texts.QUOTE,
-        scale=body.scale,
-        epsilon=result["epsilon"],
-        margin=body.margin_95,
-        charged=body.charged,
-        remaining=said(texts.REMAINING_UNTOLD) if remaining is None else said(texts.REMAINING_COUNT, count=remaining),
-        quota=said(texts.QUOTA_NONE) if quota_left is None else said(texts.QUOTA, left=quota_left, quota=body.quota),
-        policy=result["policy_hash"],
-        expires=expires,
-    )
-    emit(as_json, result, text)
+    quoted, policy = asyncio.run(fetch(ResearcherHome(home)))
+    emit(as_json, quote_json(quoted, policy), quote_text(quoted, policy))
 
 
 @commands.command()
@@ -159,6 +139,8 @@ def quote(
 @click.option("--project", help=texts.PROJECT_HELP)
 @click.option("--label", type=PrintableLine(), help=texts.LABEL_HELP)
 @click.option("--again", metavar="QUERY_ID", help=texts.AGAIN_HELP)
+@click.option("--dry-run", is_flag=True, help=texts.DRY_RUN_HELP)
+@click.option("--yes", is_flag=True, help=texts.YES_HELP)
 def ask(
     home: Path,
     as_json: bool,
@@ -172,11 +154,17 @@ def ask(
     project: str | None,
     label: str | None,
     again: str | None,
+    dry_run: bool,
+    yes: bool,
 ) -> None:
     """Ask one question and wait for its answer. Charges the budget once."""
     from researcher_node.asking import Precision, Wish, parse_fraction
+    from researcher_node.before_asking import consider
+    from researcher_node.confirming import confirm, is_at_terminal, running, say_warnings
     from researcher_node.listing import answer_json, answer_text
     from researcher_node.opening import ResearcherHome
+    from researcher_node.own_use import own_uses
+    from researcher_node.quoting import dry_run_json, dry_run_text, warnings_json
 
     precision = _precision(scale, wanted_margin)
     is_counted = bool(counts) or of is not None
@@ -185,35 +173,51 @@ def ask(
     fraction_given = click.get_current_context().get_parameter_source("fraction") is ParameterSource.COMMANDLINE
     if again is not None and (precision != Precision() or project is not None or fraction_given):
         raise click.UsageError(texts.AGAIN_AS_IT_WAS)
+    if again is not None and dry_run:
+        raise click.UsageError(texts.AGAIN_IS_NO_DRY_RUN)
     opened = ResearcherHome(home)
     wish = None
     if where is not None:
         study = opened.config.project if project is None else project
         _verify_name("--project", study)
         wish = Wish(where, counts, of is not None, precision, parse_fraction(fraction), study, label or "")
-    with closing(opened.open_answers()) as store:
-        if again is not None and label is not None:
-            store.label(store.get(again).query, label)
-        asked = asyncio.run(_ask(opened, store, wish, again, wait))
-    emit(as_json, answer_json(asked), answer_text(asked))
-
-
-async def _ask(
-    opened: ResearcherHome, store: Answers, wish: Wish | None, again: str | None, wait: float
-) -> AskedQuestion:
-    async with opened.session(store) as session:
+    with closing(opened.open_answers()) as store, running(session := opened.session(store)) as run:
+        warnings: Sequence[Warned] = ()
         if wish is None:
-            return await _ask_again(session, store.get(again or ""), wait)
-        wanted = (await session.propose(wish)).wanted
-        for quoted_again in range(_MOST_QUOTES_AGAIN):
-            try:
-                return await _ask_once(session, wanted, wait, quoted_again)
-            except InvalidRequestError as error:
-                if error.code != "SLOT_UNUSABLE":
-                    raise
-            # Usually the census node was restarted between quote and sample. Nothing was charged.
-            say(said(texts.QUOTING_AGAIN))
-        return await _ask_once(session, wanted, wait, _MOST_QUOTES_AGAIN)
+            before = store.get(again or "")
+            if label is not None:
+                store.label(before.query, label)
+            asked = run(_ask_again(session, before, wait))
+        else:
+            considered = run(consider(session, store, wish))
+            wanted, warnings = considered.proposal.wanted, considered.warnings
+            if dry_run:
+                say_warnings(warnings)
+                quoted = run(session.quote(wanted.count, wanted.precision))
+                emit(as_json, dry_run_json(considered, quoted), fitted(dry_run_text(considered, quoted)))
+                return
+            if yes or (as_json and not is_at_terminal()):
+                say_warnings(warnings)
+            elif warnings:
+                # What would be refused anyway is refused before anybody is asked to confirm it.
+                run(session.quote(wanted.count, wanted.precision))
+                confirm(warnings)
+            asked = run(_ask(session, wanted, wait))
+        uses = own_uses([asked], store.charges(), opened.policies.get)
+    result = {**answer_json(asked, uses), "warnings": warnings_json(warnings)}
+    emit(as_json, result, fitted(answer_text(asked, uses)))
+
+
+async def _ask(session: Session, wanted: Wanted, wait: float) -> AskedQuestion:
+    for quoted_again in range(_MOST_QUOTES_AGAIN):
+        try:
+            return await _ask_once(session, wanted, wait, quoted_again)
+        except InvalidRequestError as error:
+            if error.code != "SLOT_UNUSABLE":
+                raise
+        # Usually the census node was restarted between quote and sample. Nothing was charged.
+        say(said(texts.QUOTING_AGAIN))
+    return await _ask_once(session, wanted, wait, _MOST_QUOTES_AGAIN)
 
 
 async def _ask_once(session: Session, wanted: Wanted, wait: float, quoted_again: int) -> AskedQuestion:
@@ -279,6 +283,7 @@ def answers(
     """What you have asked and what came back, oldest first. Reading again costs nothing."""
     from researcher_node.listing import question_json, questions_text
     from researcher_node.opening import ResearcherHome
+    from researcher_node.own_use import own_uses
 
     selection = Selection(
         states=states,
@@ -304,26 +309,27 @@ def answers(
             [store.get(query) for query in dict.fromkeys(queries)] if queries else selection.choose(asked_before)
         )
         report = asyncio.run(_check(opened, store, {asked.query for asked in questions})) if check else None
+        uses = own_uses(questions, store.charges(), opened.policies.get)
     if report is not None:
-        return _emit_report(as_json, questions, report, opened.seen)
+        return _emit_report(as_json, questions, uses, report, opened.seen)
     if questions:
-        text = questions_text(questions, system_clock())
+        text = questions_text(questions, system_clock(), uses)
+        text = fitted(text) if len(questions) == 1 else text
     else:
         text = said(texts.NONE_SUCH) if asked_before else said(texts.NONE_ASKED)
     if form is not None:
-        _write(questions, form, to)
+        _write([question_json(asked, uses) for asked in questions], form, to)
     else:
-        emit(as_json, {"answers": [question_json(asked) for asked in questions]}, text)
+        emit(as_json, {"answers": [question_json(asked, uses) for asked in questions]}, text)
     return None
 
 
-def _write(questions: Sequence[AskedQuestion], form: str, to: Path | None) -> None:
+def _write(questions: Sequence[Mapping[str, Any]], form: str, to: Path | None) -> None:
     """The questions in a format for other programs, into a file or to standard output."""
     from broker_common.storage.durable import replace_file
     from researcher_node.formats import tabulated
-    from researcher_node.listing import question_json
 
-    data = tabulated([question_json(asked) for asked in questions], form)
+    data = tabulated(questions, form)
     if to is not None:
         replace_file(to, data, mode=0o600)
         say(said(texts.WRITTEN, count=len(questions), file=to))
@@ -385,10 +391,12 @@ async def _check(opened: ResearcherHome, store: Answers, queries: Collection[str
         return await check_receipts(session, opened.seen, receipts)
 
 
-def _emit_report(as_json: bool, questions: Sequence[AskedQuestion], report: Report, seen: SeenCheckpoint) -> int | None:
+def _emit_report(
+    as_json: bool, questions: Sequence[AskedQuestion], uses: OwnUses, report: Report, seen: SeenCheckpoint
+) -> int | None:
     from researcher_node.listing import checked_json, log_json, report_text
 
-    result = {"answers": [checked_json(asked, report) for asked in questions], "log": log_json(report)}
+    result = {"answers": [checked_json(asked, report, uses) for asked in questions], "log": log_json(report)}
     text = report_text(questions, report, seen.path)
     if report.error is not None:
         return emit_failing(as_json, result, text, report.error)

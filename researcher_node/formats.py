@@ -17,7 +17,7 @@ import duckdb
 
 _SEPARATOR = ";"
 # The two figures of one cell are in every row; a signed note is for JSON, where its lines are in nobody's way.
-_NOT_OF_A_ROW = frozenset({"cells", "checkpoint", "noisy_count", "margin_95"})
+_NOT_OF_A_ROW = frozenset({"cells", "sum", "checkpoint", "noisy_count", "margin_95"})
 # A question may have a label as well.
 _NAMES = {"label": "cell_label", "values": "cell_values"}
 # Also where none has come yet, or a file of pending questions would have another type than one of answers.
@@ -57,7 +57,8 @@ def _plain(value: Any) -> str | int | float | bool | None:
 
 
 def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    return list(rows[0]) if rows else ["query_id"]
+    """Every name in any row: only counts of a part have scaled ones beside them."""
+    return list(dict.fromkeys(name for row in rows for name in row)) or ["query_id"]
 
 
 def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -70,7 +71,7 @@ def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     head = _names(rows)
-    lines = [head, ["---"] * len(head), *([_cell(row[name]) for name in head] for row in rows)]
+    lines = [head, ["---"] * len(head), *([_cell(row.get(name)) for name in head] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
@@ -80,14 +81,15 @@ def _cell(value: Any) -> str:
 
 def _parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
     """By DuckDB, as sources are read: whole numbers as BIGINT, what is true or false as BOOLEAN, all else as text."""
-    columns = {name: _sql_type(name, [row[name] for row in rows]) for name in _names(rows)}
+    columns = {name: _sql_type(name, [row.get(name) for row in rows]) for name in _names(rows)}
     named = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
     with tempfile.TemporaryDirectory() as folder, duckdb.connect(":memory:") as engine:
         file = Path(folder, "answers.parquet")
         engine.execute(f"create table answers ({named})")
         if rows:
             places = ", ".join("?" * len(columns))
-            engine.executemany(f"insert into answers values ({places})", [list(row.values()) for row in rows])  # noqa: S608 - no text of ours but question marks
+            values = [[row.get(name) for name in columns] for row in rows]
+            engine.executemany(f"insert into answers values ({places})", values)  # noqa: S608 - no text of ours but question marks
         engine.execute("copy answers to $file (format parquet)", {"file": str(file)})
         return file.read_bytes()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,30 +11,41 @@ from broker_common.crypto.sampling import WHOLE_MILLIONTHS
 from broker_common.errors import InternalError, error_for
 from broker_common.language import said
 from broker_common.privacy.accounting import epsilon_text
-from broker_common.privacy.table_laplace import margin
 from broker_common.terminal import table
 from researcher_node import texts
 from researcher_node.answers import AskedQuestion
 from researcher_node.asked_of import part_json, part_text
 from researcher_node.checking import Outcome, Report
+from researcher_node.counts import (
+    counts_json,
+    fraction_digits,
+    fraction_text,
+    headline_text,
+    row_text,
+    shown_counts,
+    table_text,
+)
+from researcher_node.own_use import OwnUses, price_json, price_text
 
 # A table is for finding one's way; the criteria of one question are shown in full when it is the only one.
 _MAY_BE_CUT = (3, 4)
 _COLOURS = {"pending": "yellow", "refused": "red", "expired": "red"}
+# Beside a count that may miss everybody.
+_LEFT_OUT_MARK = "!"
 
 
-def answer_json(asked: AskedQuestion) -> dict[str, Any]:
-    """An answer as `ask` gives it."""
+def answer_json(asked: AskedQuestion, uses: OwnUses) -> dict[str, Any]:
+    """An answer as `ask` gives it, with what had been used of anybody's budget."""
     if asked.noisy is None:
         raise InternalError("INTERNAL")
     return {
         "query_id": asked.query,
-        **_cells(asked),
+        **counts_json(asked),
         "scale": asked.scale,
         "epsilon": epsilon_text(asked.scale),
         "question": asked.question,
         "where": asked.where,
-        "fraction": _fraction(asked),
+        "fraction": fraction_digits(asked.fraction_millionths),
         "project": asked.project,
         "label": asked.label or None,
         "asked": instant(asked.asked_ms),
@@ -44,26 +54,31 @@ def answer_json(asked: AskedQuestion) -> dict[str, Any]:
         "checkpoint": asked.checkpoint,
         "quoted_again": asked.quoted_again,
         **part_json(asked),
+        **_of_budget(asked, uses),
     }
 
 
-def answer_text(asked: AskedQuestion) -> str:
+def answer_text(asked: AskedQuestion, uses: OwnUses) -> str:
     """An answer as `ask` tells it."""
+    use = uses[asked.query]
     text = said(
         texts.ANSWER,
-        count=_counts(asked),
-        margin=margin(asked.scale, len(asked.cells)),
+        headline=headline_text(asked),
+        table=table_text(asked),
+        margin=shown_counts(asked)[0].margin,
         scale=asked.scale,
         epsilon=epsilon_text(asked.scale),
         charged=asked.charged,
-        **_described(asked),
+        share=price_text(asked.scale, use.policy),
+        left_out=use.as_text(),
+        **{**_described(asked), "fraction": fraction_text(asked)},
     )
     text += part_text(asked) + _labelled(asked) + _quoted_again(asked)
     is_negative = asked.noisy is not None and min(asked.noisy.values) < 0
     return f"{text}\n{said(texts.NEGATIVE)}" if is_negative else text
 
 
-def question_json(asked: AskedQuestion) -> dict[str, Any]:
+def question_json(asked: AskedQuestion, uses: OwnUses) -> dict[str, Any]:
     """A question with everything that is known of it."""
     return {
         "query_id": asked.query,
@@ -71,10 +86,10 @@ def question_json(asked: AskedQuestion) -> dict[str, Any]:
         "state": asked.state,
         "where": asked.where,
         "question": asked.question,
-        "fraction": _fraction(asked),
+        "fraction": fraction_digits(asked.fraction_millionths),
         "scale": asked.scale,
         "epsilon": epsilon_text(asked.scale),
-        **_cells(asked),
+        **counts_json(asked),
         "policy_hash": asked.policy_hash,
         "charged": asked.charged,
         "checkpoint": asked.checkpoint or None,
@@ -85,16 +100,19 @@ def question_json(asked: AskedQuestion) -> dict[str, Any]:
         "ticket_expires": instant(asked.ticket_expires_ms),
         "quoted_again": asked.quoted_again,
         **part_json(asked),
+        **_of_budget(asked, uses),
     }
 
 
-def questions_text(questions: Sequence[AskedQuestion], now_ms: int) -> str:
+def questions_text(questions: Sequence[AskedQuestion], now_ms: int, uses: OwnUses) -> str:
     """One question in full, several as a table with a line each; `now_ms` tells which tickets have expired."""
     if len(questions) == 1:
-        return _paragraph(questions[0], now_ms)
-    rows = [tuple(map(said, texts.COLUMNS)), *(_row(asked, now_ms) for asked in questions)]
+        return _paragraph(questions[0], now_ms, uses)
+    rows = [tuple(map(said, texts.COLUMNS)), *(_row(asked, now_ms, uses) for asked in questions)]
     if any(asked.fraction_millionths != WHOLE_MILLIONTHS for asked in questions):
-        rows = _with_column(rows, [said(texts.FRACTION_COLUMN), *map(_fraction, questions)])
+        rows = _with_column(
+            rows, [said(texts.FRACTION_COLUMN), *(fraction_digits(asked.fraction_millionths) for asked in questions)]
+        )
     if len({asked.project for asked in questions}) > 1:
         projects = [said(texts.PROJECT_COLUMN), *(asked.project for asked in questions)]
         rows = _with_column(rows, projects)
@@ -105,13 +123,18 @@ def questions_text(questions: Sequence[AskedQuestion], now_ms: int) -> str:
     text = table(head, others, may_be_cut=_MAY_BE_CUT, colours=colours)
     if any(_is_overdue(asked, now_ms) for asked in questions):
         text += f"\n{texts.OVERDUE_MARK} {said(texts.OVERDUE)}"
+    shown_uses = [uses[asked.query] for asked in questions if asked.query in uses]
+    if any(use.can_leave_out for use in shown_uses):
+        text += f"\n{_LEFT_OUT_MARK} {said(texts.LEFT_OUT_BY_OWN)}"
+    if any(use.leaves_out for use in shown_uses):
+        text += f"\n{said(texts.LEFT_OUT)}"
     return text
 
 
-def checked_json(asked: AskedQuestion, report: Report) -> dict[str, Any]:
+def checked_json(asked: AskedQuestion, report: Report, uses: OwnUses) -> dict[str, Any]:
     """A question with what became of the promise of its receipt."""
     finding = report.receipts[asked.query]
-    return {**question_json(asked), "check": finding.outcome.value, "problem": finding.problem or None}
+    return {**question_json(asked, uses), "check": finding.outcome.value, "problem": finding.problem or None}
 
 
 def log_json(report: Report) -> dict[str, Any]:
@@ -149,9 +172,9 @@ def _with_column(rows: Sequence[tuple[str, ...]], column: Sequence[str]) -> list
     return [(*row[:-1], cell, row[-1]) for row, cell in zip(rows, column, strict=True)]
 
 
-def _paragraph(asked: AskedQuestion, now_ms: int) -> str:
+def _paragraph(asked: AskedQuestion, now_ms: int, uses: OwnUses) -> str:
     if asked.state == "answered":
-        return answer_text(asked)
+        return answer_text(asked, uses)
     what = asked.refused if asked.state == "refused" else said(asked.state)
     text = said(texts.UNANSWERED, what=what, **_described(asked)) + _labelled(asked) + _quoted_again(asked)
     if asked.state == "refused":
@@ -163,9 +186,9 @@ def _paragraph(asked: AskedQuestion, now_ms: int) -> str:
     return f"{text}\n  {said(texts.OVERDUE)}" if _is_overdue(asked, now_ms) else text
 
 
-def _row(asked: AskedQuestion, now_ms: int) -> tuple[str, ...]:
+def _row(asked: AskedQuestion, now_ms: int, uses: OwnUses) -> tuple[str, ...]:
     if asked.noisy is not None:
-        outcome = f"{_counts(asked)} ± {margin(asked.scale, len(asked.cells))}"
+        outcome = row_text(asked) + (f" {_LEFT_OUT_MARK}" if uses[asked.query].can_leave_out else "")
     else:
         outcome = asked.refused if asked.state == "refused" else ""
     mark = texts.OVERDUE_MARK if _is_overdue(asked, now_ms) else ""
@@ -179,26 +202,14 @@ def _row(asked: AskedQuestion, now_ms: int) -> tuple[str, ...]:
     )
 
 
-def _cells(asked: AskedQuestion) -> dict[str, Any]:
-    """What was counted in each cell, null as long as there is no answer; of one cell also by itself."""
-    numbers = [None] * len(asked.cells) if asked.noisy is None else list(asked.noisy.values)
-    cells = [
-        {
-            "label": asked.question if asked.question == "all" else cell.label,
-            "values": list(cell.values) or None,
-            "noisy_count": number,
-            "margin_95": margin(asked.scale, len(asked.cells)),
-        }
-        for cell, number in zip(asked.cells, numbers, strict=True)
-    ]
-    alone = {name: cells[0][name] for name in ("noisy_count", "margin_95")} if len(cells) == 1 else {}
-    return {**alone, "cells": cells}
-
-
-def _counts(asked: AskedQuestion) -> int | str:
-    """The numbers of an answer, in the order of its cells."""
-    values = () if asked.noisy is None else asked.noisy.values
-    return values[0] if len(values) == 1 else ", ".join(map(str, values))
+def _of_budget(asked: AskedQuestion, uses: OwnUses) -> dict[str, Any]:
+    """The price and own use as shares of a budget, and whether people with no budget left are missing; null if not known."""
+    use = uses.get(asked.query)
+    return {
+        **price_json(asked.scale, None if use is None else use.policy),
+        "own_use": None if use is None else use.as_json(),
+        "leaves_out_used_up": None if use is None else use.leaves_out,
+    }
 
 
 def _quoted_again(asked: AskedQuestion) -> str:
@@ -218,15 +229,13 @@ def _described(asked: AskedQuestion) -> dict[str, str]:
     return {
         "question": _question(asked),
         "where": asked.where,
-        "fraction": said(texts.EVERY_MATCH) if asked.fraction_millionths == WHOLE_MILLIONTHS else _fraction(asked),
+        "fraction": said(texts.EVERY_MATCH)
+        if asked.fraction_millionths == WHOLE_MILLIONTHS
+        else fraction_digits(asked.fraction_millionths),
         "project": asked.project,
         "asked": instant(asked.asked_ms),
         "query": asked.query,
     }
-
-
-def _fraction(asked: AskedQuestion) -> str:
-    return f"{Decimal(asked.fraction_millionths) / WHOLE_MILLIONTHS:f}"
 
 
 def _question(asked: AskedQuestion) -> str:

@@ -29,6 +29,7 @@ from researcher_node import texts
 from researcher_node.answers import Answers, CensusKeys
 from researcher_node.asking import Party, Session
 from researcher_node.config import ResearcherConfig
+from researcher_node.policies import Policies
 from researcher_node.seen import SeenCheckpoint
 from researcher_node.trust import AGENCIES, Trust
 
@@ -51,6 +52,7 @@ class InboxService(inbox_service_pb2_grpc.InboxServiceServicer):
 
 _ANSWERS = "answers.db"
 _SEEN = "census.checkpoint"
+_POLICIES = "policies"
 _OWN_CARD = "own.card"
 # Between an inbox's exchanges of cards with the agencies.
 _EXCHANGE_SECONDS = 300.0
@@ -67,6 +69,7 @@ class ResearcherHome:
         self._clock = SteadyClock()
         self.trust = Trust(path / "trust", self._clock)
         self.seen = SeenCheckpoint(path / _SEEN)
+        self.policies = Policies(path / _POLICIES)
 
     @classmethod
     def create(cls, path: Path, config: ResearcherConfig) -> ResearcherHome:
@@ -141,6 +144,7 @@ class ResearcherHome:
             trust=self.trust,
             tls=self._tls,
             answers=answers,
+            policies=self.policies,
             clock=self._clock,
             randomness=os.urandom,
         )

@@ -13,15 +13,48 @@ STAGES = {
 # A sampling fraction of 1.
 EVERY_MATCH = "1, everyone who matches"
 EVERYONE = "all linked people"
+ANSWER_ONE = "Noisy count {count}: {question}"
+ANSWER_SCALED = "Estimated count {count}: {question}"
+ANSWER_TABLE = "Noisy counts: {question}"
+ANSWER_SCALED_TABLE = "Estimated counts: {question}"
 ANSWER = """\
-Noisy count {count}: {question}
-  among those with: {where}
+{headline}
+  among those with: {where}{table}
   fraction  {fraction}
   noise     within {margin} either way, 19 times out of 20 (scale {scale}, epsilon {epsilon})
-  charged   {charged} units for this answer
+  charged   {charged} units for this answer{share}
+  left out  {left_out}
   project   {project}
   asked     {asked}
   query     {query}"""
+# Of an answer for which people were drawn at random.
+PART = (
+    "{fraction} of those who match, drawn by chance: counts and margins are scaled up to everybody who matches; a margin is of "
+    "the noise alone, and chance adds to it"
+)
+SUM = "sum"
+SUM_OF_ALL = "sum: all linked people"
+OTHERS = "everybody else"
+SHARE_PER_PERSON = ": {share} of a budget, {answers} such answers a person"
+SHARE_STRICT = ": {share} of the budget, {answers} such answers in all"
+NOBODY_LEFT_OUT = (
+    "nobody: everybody is charged for every answer, and your own questions have used {share} of the budget"
+)
+USED_UP_LEFT_OUT = "people whose budget is used up; your own questions can have used at most {share} of anybody's"
+ANYBODY_LEFT_OUT = (
+    "perhaps everybody: your own questions can have used {share} of somebody's budget, and people whose budget is used up are not "
+    "counted; the margin is of the noise alone"
+)
+HOUSEHOLD_LEFT_OUT = (
+    "; a household shares one budget, which each member in a group uses: from {members} members on your own questions can have "
+    "used it up"
+)
+LEFT_OUT_UNKNOWN = (
+    "people whose budget is used up, if the budget is per person: the policy of this answer is not known here"
+)
+# Of lines in a list of questions.
+LEFT_OUT_BY_OWN = "your own questions can have used up anybody's budget by then: this count may miss everybody"
+LEFT_OUT = "People whose budget is used up are left out of a count; its margin is of the noise alone."
 
 ASKED_OF = (
     "  of whom   everybody who was asked, one household in {one_in}: times {weight} for everybody; "
@@ -71,7 +104,7 @@ SEARCH_HELP = "Only where this word stands, in names, codes and labels; letter c
 QUOTE = """\
 One answer at scale {scale} (epsilon {epsilon}):
   noise      within {margin} either way, 19 times out of 20
-  price      {charged} units
+  price      {charged} units{share}
   remaining  {remaining}
   quota      {quota}
   policy     {policy}
@@ -194,3 +227,33 @@ TOO_MANY_VALUES = "names '{variable}', which has {values} values, and a question
 TOO_MANY_VALUES_REMEDY = 'Group the values, for example: --count "{groups}"'
 QUESTION_TOO_LONG = "makes a question of more than {most} characters"
 FEWER_VALUES = "Name fewer values; --of all counts everybody else in one cell."
+
+# --- before a question is asked (before_asking) ---
+WARNING = "Warning: {text}"
+ASKED_BEFORE = (
+    "You asked the same at {asked}: 'answers {query}' shows that and charges nothing. Asking again is charged again, and the "
+    "noise is another."
+)
+MATCHES_NOBODY = "Nobody can match these criteria, whatever the data is: the answer would be noise around zero."
+MATCHES_EVERYBODY = (
+    "Everybody matches these criteria, whatever the data is: the answer would be of everybody in the health data."
+)
+DEAR = "One answer at scale {scale} takes {share} of a budget, and a budget pays for no more than {answers} of these."
+MAY_LEAVE_OUT = (
+    "With this question your own can have used {share} of somebody's budget. People whose budget is used up are left out of the "
+    "count, which may then be too small, or nothing but noise."
+)
+ASK_ANYWAY = "Ask all the same?"
+DRY_RUN = """\
+Nothing was asked or charged: {question}
+  among those with: {where}
+  fraction   {fraction}
+  project    {project}
+  own use    {own_use}
+{quote}"""
+OWN_USE = "with this question your own can have used at most {share} of anybody's budget"
+DRY_RUN_HELP = (
+    "Show price, margin and warnings, and ask nothing: nothing is signed, sent to the health node or charged."
+)
+YES_HELP = "Ask in spite of warnings. Without it and without a terminal a question with a warning is not asked, except under --json."
+AGAIN_IS_NO_DRY_RUN = "--again submits a ticket that was signed; --dry-run is for a question that was not asked yet."

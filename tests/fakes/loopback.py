@@ -49,6 +49,7 @@ from health_node.service import HealthService
 from researcher_node.answers import Answers
 from researcher_node.asking import Party, Session
 from researcher_node.opening import InboxService
+from researcher_node.policies import Policies
 from researcher_node.trust import Trust
 
 __all__ = [
@@ -247,6 +248,7 @@ class Loopback:
             trust=trust,
             tls=lambda: self.tls[OWNER],
             answers=answers or self.answers,
+            policies=Policies(self.world.directory / "policies"),
             clock=system_clock,
             randomness=self.world.randomness,
         )

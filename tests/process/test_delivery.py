@@ -88,7 +88,7 @@ def test_an_inbox_that_opens_late_gets_what_it_missed(deployment: Deployment) ->
 
 def test_a_killed_ask_is_answered_all_the_same(deployment: Deployment) -> None:
     """Kill -9 of the researcher's command, after the health node has taken the question, loses nothing."""
-    words = ("--home", deployment.home("researcher"), "--where", "age >= 65", "--count", FRENCH)
+    words = ("--home", deployment.home("researcher"), "--where", "age >= 66", "--count", FRENCH)
     with subprocess.Popen([PROGRAM, "researcher", "ask", *words], stderr=subprocess.PIPE, text=True) as asking:
         assert asking.stderr is not None
         assert "taken the question" in asking.stderr.readline()

@@ -14,7 +14,9 @@ from fakes.patience import PATIENCE_SECONDS
 pytestmark = pytest.mark.process
 
 POPULATION = "10000"
-ANSWERS = 41
+# Four studies at scale 10, and what is left of ln 4 at scale 30.
+STUDIES = 4
+ANSWERS = STUDIES + (23_258_159 - STUDIES * 1_677_722) // 559_241
 
 
 def run_demo(place: Path, *options: str) -> tuple[str, str, Deployment]:
@@ -42,16 +44,19 @@ def run_demo(place: Path, *options: str) -> tuple[str, str, Deployment]:
 
 
 def test_the_demo_as_json_drives_the_service_to_its_cap_and_is_refused(tmp_path: Path) -> None:
-    """One JSON object: two studies, an attack whose belief never passes the cap, and the refusal of question 42."""
+    """One JSON object: two studies, an attack whose belief never passes the cap, and the refusal of the next question."""
     stdout, stderr, deployment = run_demo(tmp_path, "--json")
     assert stdout.count("\n") == 1
-    assert "Question 42:" in stderr, "the story goes to stderr"
+    assert f"Question {ANSWERS + 1}:" in stderr, "the story goes to stderr"
     result: dict[str, Any] = json.loads(stdout)
     assert list(result) == ["population", "studies", "attack", "status", "audit"]
     assert result["population"] == int(POPULATION)
     assert [study["label"] for study in result["studies"]] == ["angioplasty", "no stay", "1 or 2 stays", "3 or more"]
     attack = result["attack"]
-    assert attack["answers"] == ANSWERS == len(attack["beliefs"]) + 2 * len(result["studies"])
+    for study in result["studies"]:
+        assert 0 <= study["misleads"] <= 1
+        assert study["margin_95"] == 38
+    assert attack["answers"] == ANSWERS == len(attack["beliefs"]) + len(result["studies"])
     assert max(attack["beliefs"]) <= attack["ceiling"] <= 0.8
     assert attack["refused"]["code"] == "SERVICE_SHUT_DOWN"
     status = deployment.json("census", "status")
@@ -78,16 +83,17 @@ def test_the_demo_as_text_tells_the_story_in_order(tmp_path: Path) -> None:
         "researcher inbox ready on",
         "Study 1: francophones",
         "Study 2: hospital use",
-        "charged so far: 8 answers",
+        "misleads",
+        f"charged so far: {STUDIES} answers",
         "The attack (Figure 2 of the paper).",
         "never above 80.0 %",
-        "answer 41 ",
-        "could be at most  79.7 %",
-        "Question 42:",
+        f"answer {ANSWERS} ",
+        "could be at most  79.",
+        f"Question {ANSWERS + 1}:",
         "The service has shut down",
-        "41 answers charged once each, worst belief 0.79685, cap 0.8",
+        f"{ANSWERS} answers charged once each, worst belief 0.79",
         "Everything that was handed in holds.",
-        "of 41 answers computed again",
+        f"of {ANSWERS} answers computed again",
         "with one bit of the last charge flipped",
         "NOT VERIFIED: 1 problem; the first is ENTRY_DAMAGED in census log",
         "nothing is left running",

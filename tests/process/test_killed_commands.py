@@ -66,7 +66,7 @@ def test_load_that_is_killed_beside_a_serving_node(deployment: Deployment, role:
 def test_question_whose_command_is_killed(deployment: Deployment, step: str, when: str) -> None:
     """Before its ticket left there is no question or an open one; with the answer in hand it is fetched again."""
     queries = {row["query_id"] for row in deployment.json("researcher", "answers")["answers"]}
-    killed(deployment, step, when, "researcher", "ask", "--where", QUESTION[0], "--count", QUESTION[1])
+    killed(deployment, step, when, "researcher", "ask", "--where", QUESTION[0], "--count", QUESTION[1], "--yes")
     rows = {row["query_id"]: row for row in deployment.json("researcher", "answers")["answers"]}
     new = [row for query, row in rows.items() if query not in queries]
     if (step, when) == ("question", "before"):
@@ -86,7 +86,7 @@ def test_question_whose_command_is_killed(deployment: Deployment, step: str, whe
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_refusal_whose_command_is_killed(deployment: Deployment, when: str) -> None:
     """A refusal that was not stored leaves the question open; asked again, it is refused again and stored."""
-    words = ("--where", QUESTION[0], "--count", QUESTION[1])
+    words = ("--where", QUESTION[0], "--count", QUESTION[1], "--yes")
     home = deployment.home("researcher")
     config = home / "config.toml"
     honest = config.read_text()

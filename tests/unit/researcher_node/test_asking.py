@@ -47,6 +47,7 @@ class Offering(Session):
             trust=self.known,
             tls=lambda: self.own.tls,
             answers=UNUSED,
+            policies=UNUSED,
             clock=system_clock,
             randomness=os.urandom,
         )

@@ -31,19 +31,12 @@ def test_ticket_that_is_submitted_again_cannot_be_changed(tmp_path: Path, option
 
 
 class Asking:
-    """A home, its store and its session in one; so many quotes are refused before one is taken."""
+    """A session in which so many quotes are refused before one is taken."""
 
     def __init__(self, refused: int, code: str = "SLOT_UNUSABLE") -> None:
         self._refused = refused
         self._code = code
         self.prepared: list[int] = []
-
-    @contextlib.asynccontextmanager
-    async def session(self, _store: object) -> AsyncIterator[Asking]:
-        yield self
-
-    async def propose(self, _wish: object) -> SimpleNamespace:
-        return SimpleNamespace(wanted=self)
 
     async def prepare(self, _wanted: object, *, quoted_again: int, **_: object) -> int:
         self.prepared.append(quoted_again)
@@ -57,8 +50,8 @@ class Asking:
 
 async def ask(said: Asking) -> object:
     """`ask`, with a new question."""
-    home: Any = said
-    return await _ask(home, home, home, None, 1.0)
+    session: Any = said
+    return await _ask(session, session, 1.0)
 
 
 @pytest.mark.parametrize("refused", [0, 1])

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from fakes.quotes import Offer
 from fakes.shown_log import TIME_S, ShownLog
-from fakes.world import FRENCH, PROJECT, RESEARCHER
+from fakes.world import FRENCH, PROJECT, RESEARCHER, make_policy
 from tripartite.v1 import quote_pb2, ticket_pb2
 
 from broker_common.audit.documents import ReceiptFile
 from broker_common.crypto.commitments import SlotSecret, commit_slot
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import PeerUnavailableError
+from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.question import parse_question
 from broker_common.query.quote import verify_quote
@@ -26,6 +27,7 @@ from broker_common.tlog.note import NoteSigner
 from census_node.registry.dictionary import CENSUS_DICTIONARY
 from health_node.dictionary import HEALTH_DICTIONARY
 from researcher_node.asking import Party, Precision, Quoted, Session, Wanted
+from researcher_node.policies import Policies
 from researcher_node.slots import verify_slot
 from researcher_node.trust import Trust
 
@@ -265,6 +267,10 @@ class Offered(Session):
     async def _health_dictionary(self) -> Dictionary:
         return HEALTH_DICTIONARY
 
+    async def policy_named(self, policy_hash: bytes) -> Policy:
+        del policy_hash
+        return make_policy()
+
     async def quote(self, count: str, precision: Precision) -> Quoted:
         del precision
         question = parse_question(count, CENSUS_DICTIONARY)
@@ -289,6 +295,7 @@ def session(log: ShownLog, tmp_path: Path) -> Iterator[Offered]:
             trust=trust,
             tls=lambda: log.researcher.tls,
             answers=answers,
+            policies=Policies(tmp_path / "policies"),
             clock=log.clock,
             randomness=os.urandom,
         )
