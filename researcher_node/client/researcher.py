@@ -23,6 +23,7 @@ from researcher_node.client.groups import criteria_of
 from researcher_node.client.results import Answer, AnswerList, Published, Quote, Table
 from researcher_node.listing import answer_json, question_json
 from researcher_node.opening import ResearcherHome
+from researcher_node.own_use import own_uses
 from researcher_node.selection import Selection, parse_since, parse_until
 
 # Questions in hand at a time: as many as a health node lets one researcher have in line, unless its operator says otherwise.
@@ -184,7 +185,8 @@ class Researcher:
             last=last,
         )
         chosen = selection.choose(self._answers.all())
-        return AnswerList(chosen, [question_json(asked) for asked in chosen])
+        uses = own_uses(chosen, self._answers.charges(), self._home.policies.get)
+        return AnswerList(chosen, [question_json(asked, uses) for asked in chosen])
 
     # --- inside ----------------------------------------------------------------------------------------------------------
 
@@ -197,7 +199,7 @@ class Researcher:
             raise
 
     def _answer(self, asked: AskedQuestion) -> Answer:
-        return Answer(asked, answer_json(asked))
+        return Answer(asked, answer_json(asked, own_uses([asked], self._answers.charges(), self._home.policies.get)))
 
     def _wish(
         self,
