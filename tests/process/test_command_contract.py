@@ -67,6 +67,12 @@ DOCUMENTED = {
     "researcher quote": "--home --json --count --scale --margin",
     "researcher ask": "--home --json --where --count --scale --margin --fraction --wait --again --label",
     "researcher answers": "--home --json --collect --state --project --since --until --last --label --format --to",
+    "researcher estimate share": "--home --json --part --among",
+    "researcher estimate difference": "--home --json --part --among",
+    "researcher estimate ratio": "--home --json --part --among",
+    "researcher estimate rate-ratio": "--home --json --part --against",
+    "researcher estimate standardise": "--home --json --part --among --weights",
+    "researcher estimate trend": "--home --json --part --among --scores",
     "researcher serve": "--home",
     "study plan": "--home --json --offline",
     "study run": "--home --json --wait --again",
@@ -246,6 +252,19 @@ def test_an_answer_has_exactly_the_promised_keys_and_types(served: Deployment) -
         | without_warnings(answer)
         | {"state": "answered", "where": SENIORS, "fraction": "1", "refused": None}
     ]
+
+
+def test_an_estimate_of_a_stored_answer_charges_nothing(served: Deployment) -> None:
+    """A table is asked once, for the price of one answer; its share, with both intervals, is for nothing."""
+    answer = served.ask(SENIORS, "mother_tongue by 'French', rest").result
+    before = served.charged_status()
+    words = ("share", answer["query_id"], "--part", "French", "--json", "--home", served.home("researcher"))
+    found = run_here("researcher", "estimate", *words).result
+    french, rest = (cell["noisy_count"] for cell in answer["cells"])
+    assert found["value"] == pytest.approx(min(1, max(0, french / (french + rest))) if french + rest > 0 else None)
+    assert found["answers"][0]["query_id"] == answer["query_id"]
+    assert found["noise_only"]["method"] != found["with_sampling"]["method"]
+    assert served.charged_status() == before
 
 
 def test_asking_again_gives_the_same_answer_and_charges_nothing(served: Deployment) -> None:
