@@ -10,6 +10,8 @@ census_log  who signs and cosigns it  trust    whom the researcher knows
 opening  the composition root, inbox  cli      the commands; texts: what they say
 exporting  what an auditor is handed  study    many questions from one file
 client   the same from Python: `connect`
+estimates  shares and comparisons with    estimating: from stored answers; estimate_commands,
+           intervals, pure                            estimate_texts: the commands
 """
 
 from __future__ import annotations
