@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from broker_common.language import Language, language_of_environment
 from researcher_node.estimates import Estimate, Interval
 from researcher_node.study import texts
-from researcher_node.study.report import group_text, heading, interval_text, notes, sections, value_text
+from researcher_node.study.report import group_text, heading, interval_text, notes, number_text, sections, value_text
 from researcher_node.study.results import Finding, Results, finite
 
 # Ratios are drawn on a scale of logarithms: a half and twice are equally far from 1.
@@ -25,6 +25,7 @@ _NULL = {"ratio": 1.0, "rate_ratio": 1.0, "difference": 0.0, "trend": 0.0}
 # Of ratios that are drawn: beyond them a stroke has an arrow.
 _LEAST_RATIO, _MOST_RATIO = 0.05, 20.0
 _WIDTH, _LINE = 320, 26
+_NO_AXIS = Markup("")
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1b1b1b; --soft: #5c5c5c; --line: #c9c9c9; --ground: #ffffff; --mark: #14507a; }
@@ -38,6 +39,7 @@ caption { text-align: left; font-weight: 600; padding: .5rem 0; }
 th, td { padding: .2rem .8rem .2rem 0; text-align: left; border-bottom: 1px solid var(--line); white-space: nowrap; }
 .number { text-align: right; font-variant-numeric: tabular-nums; }
 .soft { color: var(--soft); }
+.ends span:last-child { float: right; }
 svg { display: block; }
 .axis { stroke: var(--line); stroke-width: 1; } .null { stroke: var(--soft); stroke-width: 1; stroke-dasharray: 3 3; }
 .thin { stroke: var(--mark); stroke-width: 1.5; } .thick { stroke: var(--mark); stroke-width: 6; opacity: .5; }
@@ -70,7 +72,7 @@ def report_page(found: Results) -> str:
     title = escape(found.study.title)
     body = [Markup("<h1>{}</h1>").format(found.study.title), _head(found, t), _counts(found, t)]
     body += [_section(found, kind, findings, t) for (kind, _), findings in sections(found).items()]
-    body.append(Markup("<section>{}</section>").format(_paragraphs(notes(found, t))))
+    body += [Markup("<section>{}</section>").format(_paragraphs(notes(found, t))), _questions(found, t)]
     content = Markup("").join(body)
     return (
         f'<!doctype html>\n<html lang="{t.code}">\n<head>\n<meta charset="utf-8">\n'
@@ -117,7 +119,7 @@ def _section(found: Results, kind: str, findings: Sequence[Finding], t: Language
     words = [name for name, _ in found.study.splits] + ([t(texts.AGAINST)] if row.reference is not None else [])
     figures = [t(texts.ESTIMATE), t(texts.NOISE_ONLY), t(texts.WITH_SAMPLING)]
     rows = [_cells(_names(each, t), _figures(kind, each, t), _drawn(kind, each.estimate, scale)) for each in findings]
-    return _table(heading(kind, row, t), words, figures, rows)
+    return _table(heading(kind, row, t), words, figures, rows, _axis(kind, scale, t))
 
 
 def _names(finding: Finding, t: Language) -> list[str]:
@@ -136,11 +138,33 @@ def _figures(kind: str, finding: Finding, t: Language) -> list[str]:
     return [value_text(kind, estimate, t), *(interval_text(kind, each, t) for each in intervals)]
 
 
-def _table(caption: str, words: Sequence[str], figures: Sequence[str], rows: Sequence[Markup]) -> Markup:
+def _questions(found: Results, t: Language) -> Markup:
+    """What each question was, and what it was charged: its receipt lies under its query id in the store of answers."""
+    rows = [
+        _cells(
+            ["-" if each.asked is None else each.asked.where, "-" if each.attempt is None else each.attempt.query],
+            ["-" if each.asked is None or each.asked.charged is None else t.number(each.asked.charged)],
+        )
+        for each in found.standings
+    ]
+    return _table(t(texts.QUESTIONS), [t(texts.ASKED_AMONG), t(texts.QUERY)], [t(texts.UNITS_CHARGED)], rows)
+
+
+def _axis(kind: str, scale: _Scale, t: Language) -> Markup:
+    """The numbers at both ends of the drawings."""
+    ends = (math.exp(end) if scale.is_log else end for end in (scale.low, scale.high))
+    shown = [Markup("<span>{}</span>").format(number_text(kind, end, t)) for end in ends]
+    return Markup('<td class="ends soft" aria-hidden="true">{}</td>').format(Markup("").join(shown))
+
+
+def _table(
+    caption: str, words: Sequence[str], figures: Sequence[str], rows: Sequence[Markup], axis: Markup = _NO_AXIS
+) -> Markup:
     heads = Markup("").join(
         [
             *(Markup('<th scope="col">{}</th>').format(each) for each in words),
             *(Markup('<th scope="col" class="number">{}</th>').format(each) for each in figures),
+            axis,
         ]
     )
     return Markup("<table><caption>{}</caption><thead><tr>{}</tr></thead><tbody>{}</tbody></table>").format(
@@ -173,7 +197,8 @@ def _scale_of(kind: str, estimates: Sequence[Estimate]) -> _Scale:
         ends = [math.log(min(_MOST_RATIO, max(_LEAST_RATIO, end))) for end in ends]
     low, high = min(ends), max(ends)
     room = 0.05 * (high - low) or 0.5
-    return _Scale(low - room, high + room, is_log)
+    # Shares begin at nothing.
+    return _Scale(low - room if kind in _NULL else 0.0, high + room, is_log)
 
 
 def _drawn(kind: str, estimate: Estimate | None, scale: _Scale) -> Markup:

@@ -242,6 +242,7 @@ def test_page_holds_the_same_figures_and_needs_nothing_else(found: Results) -> N
     assert ["female", "102", "1,900"] in page.rows
     assert ["female", "5.1%", "2.0% to 8.0%", "1.0% to 9.0%", ""] in page.rows
     assert ["female", "male", "0.50", "0.10 to any number", "cannot be told", ""] in page.rows
+    assert ["where q1", "q1", "559,241"] in page.rows
     assert not {"script", "link", "img", "iframe"} & {tag for tag, _ in page.tags}
     assert not any(name in {"href", "src"} for _, attributes in page.tags for name in attributes)
     assert "Francophones &lt;and&gt; others" in report_page(found)
