@@ -61,9 +61,7 @@ def draw(cells: int, scale: int, stream: UniformBits) -> tuple[int, ...]:
     if cells == 1:
         return (discrete_laplace.draw(scale, stream),)
     radius = _radius(cells, scale, stream)
-    above = _pick(
-        [comb(cells, j) * comb(radius, j) * comb(radius + cells - j, cells - j) for j in range(cells + 1)], stream
-    )
+    above = _pick(points(cells, radius), stream)
     places = _subset(above, cells, stream)
     gains = iter(_distances(_subset(above, radius, stream)))
     losses = iter(_distances(_subset(cells - above, radius + cells - above, stream)))
@@ -135,6 +133,11 @@ def largest_scale_within(margin: int, scales: Iterable[int], cells: int = 1) -> 
 def norm(z: Sequence[int]) -> int:
     """How many steps of one person's record lead from no change to z."""
     return max(sum(part for part in z if part > 0), -sum(part for part in z if part < 0))
+
+
+def points(cells: int, radius: int) -> list[int]:
+    """How many z have norm(z) <= radius, by how many of their parts are above zero."""
+    return [comb(cells, j) * comb(radius, j) * comb(radius + cells - j, cells - j) for j in range(cells + 1)]
 
 
 def probability(scale: int, z: Sequence[int]) -> Decimal:

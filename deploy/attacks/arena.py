@@ -170,10 +170,14 @@ class Arena:
 
     async def answer(self, ask: Ask) -> int:
         """The noisy count; a refusal is raised."""
+        return sum(await self.numbers(ask))
+
+    async def numbers(self, ask: Ask) -> tuple[int, ...]:
+        """The noisy counts of all cells, none of an answer that is still out; a refusal is raised."""
         outcome = await self.ask(ask)
         if isinstance(outcome, BrokerError):
             raise outcome
-        return outcome.noisy_count or 0
+        return () if outcome.noisy is None else outcome.noisy.values
 
     async def watch(self, ask: Ask) -> Watched:
         """One question, and everything that could be seen of it."""
@@ -221,7 +225,7 @@ class Arena:
         )
 
     def exact_counts(self) -> dict[str, int] | None:
-        """The exact count of every answer by its query, read with the overseer's key; None where nobody oversees."""
+        """The exact count of every answer by its query, of all cells of a table together, read with the overseer's key; None where nobody oversees."""
         if not CensusHome(self.directory / "census").config.keys.oversight:
             return None
         folder, key = self.directory / "census" / "openings", AuditorHome(self.directory / "auditor").oversight_key()
@@ -229,7 +233,7 @@ class Arena:
         found = {}
         for file in folder.glob(f"*{OPENING_SUFFIX}"):
             ticket = file.name.removesuffix(OPENING_SUFFIX)
-            found[charges[ticket].query] = open_opening(file.read_bytes(), ticket, key).counts[0]
+            found[charges[ticket].query] = sum(open_opening(file.read_bytes(), ticket, key).counts)
         return found
 
     async def status(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """`average`: get rid of the noise by asking the same thing again.
 
 Any researcher can try. A ticket is submitted again and again; the same criteria are asked once more under a new ticket;
-rephrased, so that the sample is the same; and added up from its parts, so that noise might cancel. A retry must give the same bytes
+rephrased, so that the sample is the same; and added up from its parts, or from the cells of a table, so that noise might cancel. A retry must give the same bytes
 for no charge, and every other answer must be charged and have noise of its own. Averages of k charged answers are allowed: they
 are what k charges pay for.
 """
@@ -12,17 +12,22 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from operator import sub
 
 from deploy.attacks.arena import Arena, Ask, side_by_side
 from deploy.attacks.chances import magnitude_law, sum_law
 from deploy.attacks.findings import Curve, Finding, Guesses, Noise, Report, Same
 from deploy.attacks.people import Person, among
 from deploy.attacks.spending import units_of
+from deploy.attacks.tables import sum_findings
 
 _GROUP = 3
 _RETRIES = 2
 _ALL = "all"
 _CODES = ("English", "French", "English and French", "Other")
+_TABLE = f"mother_tongue by {', '.join(f'{code!r}' for code in _CODES)}"
+_TABLES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +40,14 @@ class Averaged:
     parts: tuple[int, ...]
     retries: int
     different: tuple[str, ...]
+    # Of all cells of the same table, asked for again.
+    tables: tuple[tuple[int, ...], ...]
 
 
 async def attack_average(arena: Arena, rounds: int) -> Report:
     """Ask about groups of three, in every way that gives the same sample."""
     scale = arena.policy.usual_scale
-    rounds = arena.rounds_within(units_of((scale,) * (len(_wordings([])) + len(_CODES) + 1)), rounds)
+    rounds = arena.rounds_within(units_of((scale,) * (len(_wordings([])) + len(_CODES) + 1 + _TABLES)), rounds)
     groups = [arena.people.take(_GROUP) for _ in range(rounds)]
 
     async def one(group: Sequence[Person]) -> Averaged:
@@ -76,7 +83,15 @@ async def _average(arena: Arena, group: Sequence[Person], scale: int) -> Average
         for code in _CODES
     ]
     errors.append(await arena.answer(Ask(first, scale, _ALL)) - sum(person.is_linked for person in group))
-    return Averaged(tuple(answer - french for answer in same), tuple(errors), _RETRIES, tuple(different))
+    true = [sum(person.speaks(code) for person in group) for code in _CODES]
+    tables = [await arena.numbers(Ask(first, scale, _TABLE)) for _ in range(_TABLES)]
+    return Averaged(
+        tuple(answer - french for answer in same),
+        tuple(errors),
+        _RETRIES,
+        tuple(different),
+        tuple(tuple(map(sub, table, true)) for table in tables),
+    )
 
 
 def _wordings(group: Sequence[Person]) -> list[str]:
@@ -90,9 +105,9 @@ def average_findings(scale: int, averaged: Sequence[Averaged], charges: Sequence
     different = tuple(difference for each in averaged for difference in each.different)
     uncharged = tuple(f"answer {at}: charged {times} times" for at, times in enumerate(charges) if times != 1)
     draws = len(averaged[0].same)
-    # Two draws are equal with at most this chance, whatever came before them.
+    # Two draws are equal with at most this chance, whatever came before them; two of a table with less.
     by_luck = float(sum_law((scale, scale))[0])
-    pairs = [(one, other) for each in averaged for one, other in zip(each.same, each.same[1:], strict=False)]
+    pairs = [pair for each in averaged for answers in (each.same, each.tables) for pair in pairwise(answers)]
     together = sum_law((scale,) * draws)
     cancelled = sum_law((scale,) * len(averaged[0].parts))
     return (
@@ -112,6 +127,7 @@ def average_findings(scale: int, averaged: Sequence[Averaged], charges: Sequence
             (scale,) * len(averaged[0].parts),
         ),
         _all_noise(scale, [error for each in averaged for error in (*each.same, *each.parts)]),
+        *sum_findings(scale, [table for each in averaged for table in each.tables]),
     )
 
 

@@ -11,12 +11,15 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from broker_common.privacy import table_laplace
 from broker_common.privacy.discrete_laplace import probability
+from broker_common.privacy.table_laplace import points
 
 Law = npt.NDArray[np.float64]
 """Probabilities of 0, 1, 2, ... up to where nothing is left that a verdict could feel."""
@@ -141,6 +144,22 @@ def sum_law(scales: Sequence[int]) -> Law:
 def magnitude_law(scale: int) -> Law:
     """The law of |noise| of one draw."""
     return sum_law((scale,))
+
+
+def norm_law(scale: int, cells: int) -> Law:
+    """The law of the norm of a table's noise."""
+    balls = [sum(points(cells, radius)) for radius in range(_SCALES_SHOWN * scale)]
+    at_zero = float(table_laplace.probability(scale, (0,) * cells))
+    shells = [1, *(outer - inner for inner, outer in pairwise(balls))]
+    return np.array([count * math.exp(-radius / scale) * at_zero for radius, count in enumerate(shells)])
+
+
+def cell_law(scale: int, cells: int) -> Law:
+    """The law of |noise| of one cell of a table, and of the sum of all of them: see "Margins" in ARGUMENT.md."""
+    weights = sum_law((2 * scale,) * cells)
+    weights = weights * np.exp(-np.arange(len(weights)) / (2 * scale))
+    law: Law = weights / weights.sum()
+    return law
 
 
 def lower_tail(laws: Sequence[Law], observed: int) -> float:

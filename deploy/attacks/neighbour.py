@@ -1,7 +1,7 @@
 """`neighbour`: the optimal test for one person's language, over a whole budget, and on beyond it.
 
 Adversary HR. The attackers single a person out by criteria, know whether everybody else would be counted, and add up what each
-answer says for "French" against "not French". People are French or not by the toss of a fair coin, so that attackers begin at
+answer says for "French" against "not French", as a count and as a table of both. People are French or not by the toss of a fair coin, so that attackers begin at
 even odds. Two ways of spending: `boldly`, a few precise answers, of many people; and `evenly`, the paper's way, of a few.
 Then they go on asking of people whose budget is spent: under per-person accounting they are answered and learn nothing.
 
@@ -20,6 +20,7 @@ from deploy.attacks.chances import magnitude_law
 from deploy.attacks.findings import Curve, Finding, Guesses, Noise, Report, Within
 from deploy.attacks.people import FRENCH, Person
 from deploy.attacks.spending import best_guess, boldly, ceiling, chance_above, evenly, hardly_above
+from deploy.attacks.tables import spend_on_tables, value_findings
 
 # People whose budget is spent the paper's way: one for so many that it is spent of boldly.
 _BOLD_PEOPLE_FOR_EVEN = 15
@@ -48,7 +49,10 @@ async def attack_neighbour(arena: Arena, rounds: int) -> Report:
     boldly_known = await _spend(arena, bold_people, (*bold, *beyond))
     evenly_known = await _spend(arena, even_people, even)
     findings = neighbour_findings(bold, beyond, boldly_known, even, evenly_known)
-    counted = arena.counted_units([{person.where} for person in (*bold_people, *even_people)])
+    table_people = arena.people.toss(len(bold_people))
+    if table_people:
+        findings += value_findings(bold, beyond, await spend_on_tables(arena, table_people, (*bold, *beyond)))
+    counted = arena.counted_units([{person.where} for person in (*bold_people, *even_people, *table_people)])
     if counted is not None:
         findings = (*findings, Within("counted_units", counted, cap))
     return Report(

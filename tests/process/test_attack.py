@@ -28,6 +28,7 @@ def test_neighbour_attacks_a_deployment_of_its_own_and_leaves_nothing(tmp_path: 
     low, high = findings["paper_guess",]["interval_95"]
     assert low <= findings["paper_guess",]["rate"] <= high
     assert findings["noise", 30]["draws"] == 41
+    assert findings["table_guess",]["trials"] == findings["table_noise", 1]["draws"] == 2
     # The overseer's key says that people were counted for all of their budget, and for nothing beyond it.
     assert 0 < findings["counted_units",]["value"] <= findings["counted_units",]["limit"]
     assert plot.read_bytes().startswith(_PNG)
@@ -46,9 +47,15 @@ def test_average_attacks_a_deployment_that_stands(tmp_path: Path) -> None:
     result = outcome.result
     assert result["held"]
     assert str(deployment.directory) in outcome.stderr
-    assert {found["name"] for found in result["findings"]} >= {"retry", "charged_each", "average_error", "parts_error"}
+    assert {found["name"] for found in result["findings"]} >= {
+        "retry",
+        "charged_each",
+        "average_error",
+        "parts_error",
+        "table_sum",
+    }
     charged = [event for event in deployment.events("census") if event["type"] == "charged"]
-    assert len(charged) == result["answers"] == 9
+    assert len(charged) == result["answers"] == 11
 
 
 def test_an_attack_that_does_not_exist_is_a_mistake_in_usage() -> None:

@@ -10,14 +10,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from broker_common.privacy import table_laplace
 from broker_common.privacy.accounting import cap_units, param_of
 from broker_common.privacy.discrete_laplace import probability
+from broker_common.privacy.table_laplace import norm
 from deploy.attacks.chances import (
     at_least,
+    cell_law,
     fails_above,
     interval,
     lower_tail,
     magnitude_law,
+    norm_law,
     same_law,
     shifted,
     sum_law,
@@ -31,6 +35,21 @@ from deploy.attacks.spending import (
     hardly_above,
     units_of,
 )
+
+
+@pytest.mark.parametrize("cells", [1, 2, 3])
+def test_the_laws_of_tables_are_those_of_their_vectors(cells: int) -> None:
+    """Norm, single cells and sums, added up over all vectors near 0."""
+    around = list(product(range(-24, 25), repeat=cells))
+    near = [z for z in around if norm(z) <= 24]
+    of_norm = [float(table_laplace.probability(1, (size, *[0] * (cells - 1)))) for size in range(25)]
+    chances = [of_norm[norm(z)] for z in near]
+    norms, of_cell, of_sum = norm_law(1, cells), cell_law(1, cells), cell_law(1, cells)
+    for size in range(4):
+        for law, view in ((norms, norm), (of_cell, lambda z: abs(z[0])), (of_sum, lambda z: abs(sum(z)))):
+            summed = math.fsum(chance for z, chance in zip(near, chances, strict=True) if view(z) == size)
+            assert law[size] == pytest.approx(summed, rel=1e-6)
+
 
 CAP = cap_units(param_of(Fraction(4, 5)))
 SCALES = tuple(range(1, 51))

@@ -16,6 +16,7 @@ import pytest
 from fakes.world import make_policy
 
 from broker_common.crypto.noise_stream import NoiseStream
+from broker_common.privacy import table_laplace
 from broker_common.privacy.discrete_laplace import draw
 from deploy.attacks.average import Averaged, average_findings
 from deploy.attacks.dear import Told, dear_findings, lateness
@@ -25,6 +26,7 @@ from deploy.attacks.neighbour import Known, neighbour_findings
 from deploy.attacks.race import race_findings
 from deploy.attacks.reconstruction import reconstruction_findings
 from deploy.attacks.records import apart_findings, counted_twice, together
+from deploy.attacks.tables import Tabled, sum_findings, value_findings
 from deploy.attacks.times import Timed, due_ms, times_findings
 from deploy.attacks.tracker import Tracked, tracker_findings
 from deploy.attacks.worlds import told_apart
@@ -45,6 +47,9 @@ class Dice:
 
     def noise(self, scale: int) -> int:
         return draw(scale, next(self._seeds))
+
+    def table(self, cells: int, scale: int) -> tuple[int, ...]:
+        return table_laplace.draw(cells, scale, next(self._seeds))
 
     def coin(self) -> bool:
         return bool(next(self._seeds).bits(1))
@@ -111,6 +116,52 @@ def test_a_belief_above_its_ceiling_is_noticed() -> None:
     assert not Within("highest_belief", 0.79686, 0.79685).held
 
 
+# --- tables --------------------------------------------------------------------------------------------------------------
+
+
+def tabled(dice: Dice, people: int, *, weight: int = 1, leaks: bool = False) -> list[Tabled]:
+    """People of whom tables were asked; honest unless a person counts as several, or beyond the budget."""
+    known = []
+    for _ in range(people):
+        truth, answers = dice.coin(), []
+        for number, scale in enumerate((*BOLD, *BEYOND)):
+            noise = dice.table(2, scale)
+            there = weight * (number < len(BOLD) or leaks)
+            answers.append((noise[0] + truth * there, noise[1] + (not truth) * there))
+        known.append(Tabled(truth, tuple(answers)))
+    return known
+
+
+def test_tables_hold_against_an_honest_deployment() -> None:
+    """At the numbers that the commands usually play, and at more."""
+    dice = Dice("honest tables")
+    assert broken(value_findings(BOLD, BEYOND, tabled(dice, 150))) == set()
+    assert broken(sum_findings(30, [dice.table(4, 30) for _ in range(30)])) == set()
+
+
+def test_a_draw_for_each_cell_is_noticed() -> None:
+    """As much noise as a count has in each of four cells is less than a table has."""
+    dice = Dice("apart")
+    apart = [tuple(dice.noise(30) for _ in range(4)) for _ in range(100)]
+    assert "table_noise" in broken(sum_findings(30, apart))
+
+
+def test_tables_that_count_somebody_for_more_than_was_charged_are_noticed() -> None:
+    """As nine, and beyond the budget."""
+    dice = Dice("weights")
+    assert "table_guess" in broken(value_findings(BOLD, BEYOND, tabled(dice, 100, weight=9)))
+    assert broken(value_findings(BOLD, BEYOND, tabled(dice, 50, leaks=True))) == {"table_beyond"}
+
+
+def test_tables_with_less_noise_than_was_charged_are_noticed() -> None:
+    """Half the scale, and noise that adds up to nothing."""
+    dice = Dice("less")
+    narrow = [dice.table(4, 10) for _ in range(30)]
+    assert broken(sum_findings(30, narrow)) == {"table_sum", "table_noise"}
+    first_three = [dice.table(3, 60) for _ in range(30)]
+    assert broken(sum_findings(30, [(*z, -sum(z)) for z in first_three])) == {"table_sum"}
+
+
 # --- average -----------------------------------------------------------------------------------------------------------
 
 
@@ -124,7 +175,8 @@ def averaged(dice: Dice, rounds: int, scale: int = 30, **changed: object) -> lis
     for _ in range(rounds):
         same = tuple(dice.noise(scale) for _ in range(4))
         parts = tuple(dice.noise(scale) for _ in range(5))
-        made.append(replace(Averaged(same, parts, retries=2, different=()), **changed))  # type: ignore[arg-type]
+        tables = tuple(dice.table(4, scale) for _ in range(2))
+        made.append(replace(Averaged(same, parts, 2, (), tables), **changed))  # type: ignore[arg-type]
     return made
 
 
@@ -155,7 +207,11 @@ def test_average_notices_noise_that_cancels() -> None:
     dice = Dice("e")
     rounds = [
         Averaged(
-            (one := dice.noise(30), -one, other := dice.noise(30), -other), (one, other, 5, -9, one + other - 4), 2, ()
+            (one := dice.noise(30), -one, other := dice.noise(30), -other),
+            (one, other, 5, -9, one + other - 4),
+            2,
+            (),
+            (dice.table(4, 30),),
         )
         for _ in range(15)
     ]
