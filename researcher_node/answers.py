@@ -94,8 +94,8 @@ _RECEIPTS = (
 
 _NOT_REFUSED = "select asked_ms, scale from questions where refused = '' order by asked_ms, rowid"
 _LIKE = (
-    "select * from questions where criteria = ? and question = ? and scale = ? and fraction_millionths = ? and refused = '' "
-    "order by asked_ms desc, rowid desc limit 1"
+    f"{_QUESTIONS} where criteria = ? and question = ? and scale = ? and fraction_millionths = ? and refused = '' "
+    "order by asked_ms desc, questions.rowid desc limit 1"
 )
 # "where" is a word of SQL as well.
 _PUT_COLUMNS = [name for name in _COLUMNS if name not in _ANSWERED]

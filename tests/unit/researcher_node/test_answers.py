@@ -362,6 +362,11 @@ def test_what_the_dictionary_said_is_kept_with_its_question(tmp_path: Path) -> N
     with closing(log.open_answers(path)) as answers:
         assert [each.asked_of for each in answers.all()] == [None, part]
         assert answers.get("cd" * 16).asked_of == part
+        like = answers.newest_like(
+            asked.row.criteria, asked.row.question, asked.row.scale, asked.row.fraction_millionths
+        )
+        assert like is not None
+        assert (like.query, like.asked_of) == ("cd" * 16, part)
     with closing(sqlite3.connect(path)) as db:
         db.execute("drop table parts")
         assert db.execute("PRAGMA user_version").fetchone() == (1,)
