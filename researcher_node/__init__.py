@@ -3,6 +3,9 @@
 config   where the two nodes are      asking   one question from text to ticket to answer
 answers  what was asked and what      selection  which of them; listing: as people and programs read them
          came back, kept and verified
+composing  counts to one question     before_asking  what to warn about; confirming: who goes on
+own_use  what own questions can have  counts   of an answer as they are shown; quoting: quotes
+         used of budgets; policies: the ones met here
 formats  answers as files for other programs
 slots    that a quoted noise slot     checking that the log keeps what receipts promise;
          is committed to                       seen: what was seen of it before
