@@ -171,7 +171,7 @@ async def test_it_works_where_an_event_loop_runs_already(served: Deployment) -> 
 
 def client_threads() -> list[threading.Thread]:
     """The threads of connections that are open."""
-    return [thread for thread in threading.enumerate() if thread.name == "tripartite client"]
+    return [thread for thread in threading.enumerate() if thread.name == "researcher client"]
 
 
 def test_it_closes_by_hand_at_the_end_of_a_block_and_when_it_is_forgotten(served: Deployment) -> None:
