@@ -83,6 +83,10 @@ _QUESTIONS = (
     "select questions.*, coalesce(label, '') as label, not_asked, one_in, design_effect_hundredths from questions "
     "left join labels using (query) left join parts using (query)"
 )
+_LIKE = (
+    f"{_QUESTIONS} where criteria = ? and question = ? and scale = ? and fraction_millionths = ? and refused = '' "
+    "order by asked_ms desc, questions.rowid desc limit 1"
+)
 # What is written when the answer comes.
 _ANSWERED = frozenset({"noisy_counts", "charged", "signed_receipt", "answer_salt", "answered_ms"})
 # Counts that are NULL have not come; none is read.
@@ -93,10 +97,6 @@ _RECEIPTS = (
 
 
 _NOT_REFUSED = "select asked_ms, scale from questions where refused = '' order by asked_ms, rowid"
-_LIKE = (
-    "select * from questions where criteria = ? and question = ? and scale = ? and fraction_millionths = ? and refused = '' "
-    "order by asked_ms desc, rowid desc limit 1"
-)
 # "where" is a word of SQL as well.
 _PUT_COLUMNS = [name for name in _COLUMNS if name not in _ANSWERED]
 _PUT = (
