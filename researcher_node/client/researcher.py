@@ -49,11 +49,14 @@ class _Plan:
 
     considered: Considered
     before: AskedQuestion | None
+    # `again=True` says that it is known to have been asked before.
+    again: bool
 
     @property
     def warnings(self) -> Sequence[Warned]:
         """Of a question that is charged."""
-        return self.considered.warnings if self.before is None else ()
+        found = self.considered.warnings if self.before is None else ()
+        return [warned for warned in found if not (self.again and warned.code == "ASKED_BEFORE")]
 
 
 class Researcher:
@@ -220,7 +223,7 @@ class Researcher:
 
     def _asked(self, wishes: Sequence[Wish], again: bool, wait: float) -> list[Answer]:
         considered = self._run(self._consider(wishes))
-        plans = [_Plan(each, None if again else self._asked_before(each.proposal)) for each in considered]
+        plans = [_Plan(each, None if again else self._asked_before(each.proposal), again) for each in considered]
         for plan in plans:
             for warned in plan.warnings:
                 # Here, in the thread of who asks: a filter that makes errors of warnings ends it before anything is charged.
