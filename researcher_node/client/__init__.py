@@ -3,6 +3,5 @@
 researcher   what a researcher does: ask, quote, look up, make tables
 groups       the groups of a table: every code of a column, or conditions with names
 results      answers, tables and dictionaries, as text, HTML and data frames
-estimating   shares and ratios by the labels of cells
 background   the event loop, in a thread of its own
 """

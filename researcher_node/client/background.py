@@ -15,7 +15,7 @@ class Background:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="tripartite client", daemon=True)
+        self._thread = threading.Thread(target=self._loop.run_forever, name="researcher client", daemon=True)
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:

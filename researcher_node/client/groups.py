@@ -43,7 +43,9 @@ def _of_column(name: str, dictionary: Dictionary) -> dict[str, Condition]:
             "INVALID_VALUE",
             name="by",
             problem=phrase("names {column}, which holds {kind}", column=column.name, kind=column.type.value),
-            remedy="Give groups with names instead: {'65 to 74': 'age between 65 and 74', '75 and over': 'age >= 75'}.",
+            remedy=phrase(
+                "Give names instead, each with a condition, such as dict(old='age >= 75', young='age < 30')."
+            ),
         )
     return {code: equal(column, [code]) for code in column.values}
 

@@ -7,23 +7,26 @@ researcher's own store, so that running a cell of a notebook again charges nothi
 from __future__ import annotations
 
 import asyncio
+import warnings
 import weakref
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-from broker_common.cli import instant
 from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.storage.home import usual_home
 from researcher_node.answers import Answers, AskedQuestion
-from researcher_node.asking import Precision, Proposal, Quoted, Session, Wanted, Wish, parse_fraction
+from researcher_node.asking import Precision, Proposal, Session, Wanted, Wish, parse_fraction
+from researcher_node.before_asking import Considered, Warned, consider
 from researcher_node.client.background import Background
 from researcher_node.client.groups import criteria_of
 from researcher_node.client.results import Answer, AnswerList, Published, Quote, Table
 from researcher_node.listing import answer_json, question_json
 from researcher_node.opening import ResearcherHome
 from researcher_node.own_use import own_uses
+from researcher_node.quoting import quote_json, warnings_json
 from researcher_node.selection import Selection, parse_since, parse_until
 
 # Questions in hand at a time: as many as a health node lets one researcher have in line, unless its operator says otherwise.
@@ -34,6 +37,26 @@ _WAIT_SECONDS = 600.0
 # As for `ask --label`: it stands in tables.
 _MAX_LABEL_CHARACTERS = 64
 ResultT = TypeVar("ResultT")
+
+
+class QuestionWarning(UserWarning):
+    """Something that a researcher would regret having paid for; said before the question is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A question, and the one like it that is read from the home instead."""
+
+    considered: Considered
+    before: AskedQuestion | None
+    # `again=True` says that it is known to have been asked before.
+    again: bool
+
+    @property
+    def warnings(self) -> Sequence[Warned]:
+        """Of a question that is charged."""
+        found = self.considered.warnings if self.before is None else ()
+        return [warned for warned in found if not (self.again and warned.code == "ASKED_BEFORE")]
 
 
 class Researcher:
@@ -93,8 +116,8 @@ class Researcher:
             BrokerError: as the command; `code`, `text` and `hint` say what and why.
         """
         wish = self._wish(where, count, of, Precision(scale, margin), fraction, project, label)
-        (answer,) = self._run(self._ask_all([wish], again, wait))
-        return self._answer(answer)
+        (answer,) = self._asked([wish], again, wait)
+        return answer
 
     def table(
         self,
@@ -125,8 +148,7 @@ class Researcher:
             self._wish(text, count, of, Precision(scale, margin), fraction, project, label)
             for text in criteria.values()
         ]
-        asked = self._run(self._ask_all(wishes, again, wait))
-        answers = {name: self._answer(each) for name, each in zip(criteria, asked, strict=True)}
+        answers = dict(zip(criteria, self._asked(wishes, again, wait), strict=True))
         return Table(by if isinstance(by, str) else "group", answers)
 
     def quote(
@@ -145,7 +167,8 @@ class Researcher:
         async def quoted() -> Quote:
             async with self._home.session(self._answers) as session:
                 question = await session.question(_texts(count), of_all=of is not None)
-                return Quote(_quote_told(await session.quote(question.text, Precision(scale, margin))))
+                found = await session.quote(question.text, Precision(scale, margin))
+                return Quote(quote_json(found, await session.policy_named(found.offer.body.policy_hash)))
 
         return self._run(quoted())
 
@@ -198,8 +221,19 @@ class Researcher:
             error.add_note(error.hint)
             raise
 
-    def _answer(self, asked: AskedQuestion) -> Answer:
-        return Answer(asked, answer_json(asked, own_uses([asked], self._answers.charges(), self._home.policies.get)))
+    def _asked(self, wishes: Sequence[Wish], again: bool, wait: float) -> list[Answer]:
+        considered = self._run(self._consider(wishes))
+        plans = [_Plan(each, None if again else self._asked_before(each.proposal), again) for each in considered]
+        for plan in plans:
+            for warned in plan.warnings:
+                # Here, in the thread of who asks: a filter that makes errors of warnings ends it before anything is charged.
+                warnings.warn(warned.text, QuestionWarning, stacklevel=3)
+        asked = self._run(self._ask_all(plans, wait))
+        return [self._answer(each, plan) for each, plan in zip(asked, plans, strict=True)]
+
+    def _answer(self, asked: AskedQuestion, plan: _Plan) -> Answer:
+        uses = own_uses([asked], self._answers.charges(), self._home.policies.get)
+        return Answer(asked, {**answer_json(asked, uses), "warnings": warnings_json(plan.warnings)})
 
     def _wish(
         self,
@@ -221,44 +255,45 @@ class Researcher:
         async with self._home.session(self._answers) as session:
             return criteria_of(where, by, (await session.dictionaries()).health)
 
-    async def _ask_all(self, wishes: Sequence[Wish], again: bool, wait: float) -> list[AskedQuestion]:
+    async def _consider(self, wishes: Sequence[Wish]) -> list[Considered]:
+        # All are read before the first is asked: a mistake in the last one charges nothing.
         async with self._home.session(self._answers) as session:
-            # All are read before the first is asked: a mistake in the last one charges nothing.
-            proposals = [await session.propose(wish) for wish in wishes]
-            places = asyncio.Semaphore(min(_MOST_AT_ONCE, proposals[0].policy.open_quotes))
-            failures: list[BaseException] = []
+            return [await consider(session, self._answers, wish) for wish in wishes]
 
-            async def one(proposal: Proposal) -> AskedQuestion | None:
-                async with places:
-                    if failures:
-                        return None
-                    try:
-                        return await self._ask(session, proposal, again, wait)
-                    except BrokerError as error:
-                        failures.append(error)
-                        return None
+    async def _ask_all(self, plans: Sequence[_Plan], wait: float) -> list[AskedQuestion]:
+        places = asyncio.Semaphore(min(_MOST_AT_ONCE, plans[0].considered.proposal.policy.open_quotes))
+        failures: list[BrokerError] = []
 
-            asked = await asyncio.gather(*map(one, proposals))
-            if failures:
-                raise failures[0]
-            return [each for each in asked if each is not None]
+        async def one(session: Session, plan: _Plan) -> AskedQuestion | None:
+            async with places:
+                if failures:
+                    return None
+                try:
+                    return await self._ask(session, plan, wait)
+                except BrokerError as error:
+                    failures.append(error)
+                    return None
 
-    async def _ask(self, session: Session, proposal: Proposal, again: bool, wait: float) -> AskedQuestion:
-        before = None if again else self._asked_before(proposal)
-        if before is not None:
+        async with self._home.session(self._answers) as session:
+            asked = await asyncio.gather(*(one(session, plan) for plan in plans))
+        if failures:
+            raise failures[0]
+        return [each for each in asked if each is not None]
+
+    async def _ask(self, session: Session, plan: _Plan, wait: float) -> AskedQuestion:
+        if plan.before is not None:
             try:
-                return await session.ask(before, wait_seconds=wait, on_stage=_silent)
+                return await session.ask(plan.before, wait_seconds=wait, on_stage=_silent)
             except BrokerError as error:
                 # A ticket that ended uncharged: the question has no answer, so that it is asked anew.
                 if not error.ends_ticket:
                     raise
-        return await _ask_anew(session, proposal.wanted, wait)
+        return await _ask_anew(session, plan.considered.proposal.wanted, wait)
 
     def _asked_before(self, proposal: Proposal) -> AskedQuestion | None:
         """The newest question like this one that is answered, or may still be."""
-        criteria = proposal.condition.to_wire().SerializeToString(deterministic=True)
         wanted = proposal.wanted
-        key = (criteria, wanted.count, proposal.scale, wanted.fraction_millionths, wanted.project)
+        key = (proposal.criteria, wanted.count, proposal.scale, wanted.fraction_millionths, wanted.project)
         for asked in reversed(self._answers.all()):
             same = (asked.criteria, asked.question, asked.scale, asked.fraction_millionths, asked.project) == key
             if same and asked.state in {"answered", "pending"}:
@@ -278,19 +313,6 @@ async def _ask_anew(session: Session, wanted: Wanted, wait: float) -> AskedQuest
             if error.code != "SLOT_UNUSABLE" or quoted_again == _MOST_QUOTES_AGAIN:
                 raise
     raise AssertionError("the last quote is answered or refused")
-
-
-def _quote_told(quoted: Quoted) -> dict[str, Any]:
-    body = quoted.offer.body
-    return {
-        "scale": body.scale,
-        "margin_95": body.margin_95,
-        "charged": body.charged,
-        "remaining": body.remaining if body.HasField("remaining") else None,
-        "question": quoted.question.text,
-        "policy_hash": body.policy_hash.hex(),
-        "expires": instant(body.expires_ms),
-    }
 
 
 def _silent(stage: object) -> None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from broker_common.query.dictionary import Dictionary, dictionary_text
 from researcher_node.answers import AskedQuestion
-from researcher_node.client.estimating import group_of, groups_of, interval_text, rate_ratio_of, value_text
-from researcher_node.estimates import Estimate, Interval, difference, ratio, share, standardised_rate, trend
+from researcher_node.estimates import Estimate, Interval, Kind
+from researcher_node.estimating import estimated
 from researcher_node.formats import rows_of
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _NO_PANDAS = "Data frames need pandas: pip install 'tripartite[notebook]', or use .rows()."
+_UNTOLD = "cannot be told"
 _NOISE = "95 % margin of noise of each count: {margin}."
 
 
@@ -60,6 +61,11 @@ class Answer:
         return self.asked.question
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What there was to warn about before it was asked; empty if it was read from the home."""
+        return tuple(warned["text"] for warned in self.told["warnings"])
+
+    @property
     def cells(self) -> tuple[Cell, ...]:
         """The counts, in the order in which they were asked for."""
         return tuple(
@@ -88,7 +94,7 @@ class Answer:
 
         >>> r.ask("age >= 65", "mother_tongue = 'French'", of="all").share("French").with_sampling
         """
-        return share(group_of(self.asked, part, of))
+        return estimated("share", [self.asked], _labels(part), among=_labels(of)).estimate
 
     def rate_ratio(
         self, outside: Answer, part: str | Sequence[str], against: str | Sequence[str] | None = None
@@ -99,7 +105,8 @@ class Answer:
 
         >>> r.ask("diagnosis = 'E11.9'", "mother_tongue").rate_ratio(r.ask("not diagnosis = 'E11.9'", "mother_tongue"), "French")
         """
-        return rate_ratio_of(self.asked, outside.asked, part, against)
+        both = [self.asked, outside.asked]
+        return estimated("rate_ratio", both, _labels(part), against=_labels(against)).estimate
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each cell, with everything that is known of the question."""
@@ -157,22 +164,21 @@ class Table:
 
         >>> t.share("French")["65 and over"].with_sampling
         """
-        groups = groups_of(self._asked(self.groups), part, of)
-        return Estimates(self.by, dict(zip(self.groups, map(share, groups), strict=True)))
+        return Estimates(self.by, {group: answer.share(part, of) for group, answer in self.answers.items()})
 
     def difference(self, part: str | Sequence[str], a: str, b: str, of: Sequence[str] | None = None) -> Estimate:
         """The share of group `a` minus that of group `b`.
 
         >>> t.difference("French", "65 and over", "under 65").noise_only
         """
-        return difference(*groups_of(self._asked([a, b]), part, of))
+        return estimated("difference", self._asked([a, b]), _labels(part), among=_labels(of)).estimate
 
     def ratio(self, part: str | Sequence[str], a: str, b: str, of: Sequence[str] | None = None) -> Estimate:
         """The share of group `a` divided by that of group `b`.
 
         >>> t.ratio("French", "65 and over", "under 65").value
         """
-        return ratio(*groups_of(self._asked([a, b]), part, of))
+        return estimated("ratio", self._asked([a, b]), _labels(part), among=_labels(of)).estimate
 
     def standardised(
         self, part: str | Sequence[str], weights: Mapping[str, float], of: Sequence[str] | None = None
@@ -181,7 +187,7 @@ class Table:
 
         >>> t.standardised("French", {"under 65": 0.8, "65 and over": 0.2}).with_sampling
         """
-        return standardised_rate(groups_of(self._asked(list(weights)), part, of), list(weights.values()))
+        return self._over("standardised_rate", weights, part, of)
 
     def trend(
         self, part: str | Sequence[str], scores: Mapping[str, float], of: Sequence[str] | None = None
@@ -190,7 +196,15 @@ class Table:
 
         >>> t.trend("French", {"under 65": 40, "65 and over": 75}).with_sampling
         """
-        return trend(groups_of(self._asked(list(scores)), part, of), list(scores.values()))
+        return self._over("trend", scores, part, of)
+
+    def _over(
+        self, kind: Kind, numbers: Mapping[str, float], part: str | Sequence[str], of: Sequence[str] | None
+    ) -> Estimate:
+        answers = self._asked(list(numbers))
+        return estimated(
+            kind, answers, _labels(part), among=_labels(of), numbers=list(map(float, numbers.values()))
+        ).estimate
 
     def _asked(self, groups: Sequence[str]) -> list[AskedQuestion]:
         return [self.answers[group].asked for group in groups]
@@ -268,11 +282,24 @@ class Estimates:
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
         rows = [
-            [group, value_text(each), interval_text(each.noise_only), interval_text(each.with_sampling)]
+            [
+                group,
+                _UNTOLD if each.value is None else f"{each.value:.4g}",
+                _interval_text(each.noise_only),
+                _interval_text(each.with_sampling),
+            ]
             for group, each in self.estimates.items()
         ]
         kind = next(iter(self.estimates.values())).kind
         return [self.by, kind, "95 %, noise only", "95 %, with sampling"], rows
+
+
+def _labels(labels: str | Sequence[str] | None) -> list[str]:
+    return [labels] if isinstance(labels, str) else list(labels or ())
+
+
+def _interval_text(interval: Interval) -> str:
+    return f"{interval.low:.4g} to {interval.high:.4g}" if interval.told else _UNTOLD
 
 
 def _ends(name: str, interval: Interval) -> dict[str, Any]:

@@ -89,9 +89,9 @@ def test_the_python_lines_of_the_documents_run(served: Deployment) -> None:
 
 
 def called(code: str) -> list[str]:
-    """The shell command lines that R's `system2` runs for the calls of `tripartite(...)`."""
+    """The shell command lines that R's `system2` runs for the calls of `researcher(...)`."""
     lines = []
-    for arguments in re.findall(r"tripartite\((\".*)\)", code):
+    for arguments in re.findall(r"researcher\((\".*)\)", code):
         words = re.findall(r'shQuote\("(.*?)"\)|"(.*?)"', arguments)
         # shQuote makes one word of it for a shell; what is not quoted goes to the shell as it stands.
         given = [shlex.quote(quoted) if quoted else bare for quoted, bare in words]
