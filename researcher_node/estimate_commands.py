@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     # What a command needs is imported when it runs (see PLC0415 in pyproject.toml): --help waits for none of it.
     from researcher_node.estimates import Kind
 
+# A trend needs a first and a last group, and two scores that differ.
 _LEAST_GROUPS = 2
 
 
