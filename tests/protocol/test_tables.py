@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from broker_common.privacy.opening import make_opening
 from broker_common.privacy.policy import Policy
 from broker_common.privacy.table_laplace import draw
 from broker_common.query.answer import open_answer
-from broker_common.query.question import parse_question
+from broker_common.query.question import Question, parse_question
 from broker_common.values import ExactCounts
 from census_node.ledger.steps import LedgerSteps
 from census_node.registry.dictionary import CENSUS_DICTIONARY
@@ -43,6 +44,11 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     made.close()
 
 
+def put(question: Question, body: ticket_pb2.Ticket) -> None:
+    """Ask this."""
+    body.question.CopyFrom(question.to_wire())
+
+
 def true_counts(world: World, text: str) -> tuple[int, ...]:
     """How many of everybody in the census are in each cell, by plain counting."""
     question, column = parse_question(text, CENSUS_DICTIONARY), CENSUS_DICTIONARY.column("mother_tongue")
@@ -58,10 +64,7 @@ def test_a_table_is_charged_once_and_answered_with_one_draw(world: World, text: 
     """Its price is that of a count; its numbers are the counts of its cells with the noise that the charge fixed."""
     question = parse_question(text, CENSUS_DICTIONARY)
 
-    def ask_it(body: ticket_pb2.Ticket) -> None:
-        body.question.CopyFrom(question.to_wire())
-
-    order = world.order(change=ask_it)
+    order = world.order(change=partial(put, question))
     slot = order.body.noise_slot
     secret = SlotSecrets(world.census_folder / "slots").read(slot.number, slot.commitment)
     verified = open_answer(
@@ -95,7 +98,7 @@ def test_tables_and_counts_come_from_one_budget(tmp_path: Path, policy: Policy) 
     for text in ("mother_tongue = 'French'", "mother_tongue by 'French', 'English'"):
         question = parse_question(text, CENSUS_DICTIONARY)
         world = World(tmp_path / text[14:16].strip(), policy)
-        world.answer(world.order(change=lambda body, asked=question: body.question.CopyFrom(asked.to_wire())))
+        world.answer(world.order(change=partial(put, question)))
         charges = world.census.book.charges()
         assert charges is not None
         charged[len(question.cells)] = charges.subjects.tolist()

@@ -40,6 +40,7 @@ ExpSeries: TypeAlias = Callable[[Fraction], tuple[Fraction, Fraction]]
 Vector: TypeAlias = tuple[int, ...]
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "table_laplace.json"
+MOST_CHOICES = 50
 WHOLE = 10**40
 NEGLIGIBLE = 10**31
 """Where whole decisions are counted: parts that make up 1, and branches too thin to follow."""
@@ -97,6 +98,7 @@ def masses(sample: Callable[[Choices], object]) -> dict[object, Fraction]:
     branches: list[tuple[Vector, Fraction]] = [((), Fraction(1))]
     while branches:
         script, mass = branches.pop()
+        assert len(script) < MOST_CHOICES, "more is chosen than the method says"
         try:
             found[sample(Choices(script))] += mass
         except UndecidedError as undecided:
