@@ -13,6 +13,9 @@ from benchmarks.coverage import LEAST, MOST, Case, Covered, Simulation
 from fakes.noisy_tables import Table, draws
 from scipy import stats
 
+from broker_common.crypto.noise_stream import NoiseStream
+from broker_common.privacy import table_laplace
+
 pytestmark = pytest.mark.statistical
 
 REPETITIONS = 4_000
@@ -60,6 +63,19 @@ def test_intervals_cover(case: Case) -> None:
     """Both intervals, from nobody to a hundred thousand people."""
     found = Simulation(REPETITIONS, 1).run(case)
     assert holds(found), f"{found.noise_only}, {found.with_sampling}"
+
+
+def of_the_mechanism(scale: float, cells: int, count: int, generator: np.random.Generator) -> Table:
+    """As the census node draws it."""
+    stream = NoiseStream(generator.bytes(32))
+    return np.array([table_laplace.draw(cells, int(scale), stream) for _ in range(count)])
+
+
+def test_intervals_cover_under_the_mechanisms_own_noise() -> None:
+    """Nothing here is made for a law that only these tests draw from."""
+    simulation = Simulation(REPETITIONS, 1, of_the_mechanism)
+    for case in (Case("share", 30, 5, ((1_000, 0.3),)), Case("difference", 10, 2, ((1_000, 0.05), (1_000, 0.3)))):
+        assert holds(simulation.run(case))
 
 
 def wider(scale: float, cells: int, count: int, generator: np.random.Generator) -> Table:

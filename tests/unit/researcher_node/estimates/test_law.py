@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 
+from broker_common.privacy import table_laplace
 from researcher_node.estimates.law import (
     CONFIDENCE,
     LOST_MASS,
@@ -51,6 +52,13 @@ def test_the_joint_law_is_the_one_defined(cells: int, s_cells: int, r_cells: int
     assert sum(exact.values()) == pytest.approx(1, abs=1e-6)
     for point in exact.keys() | law.keys():
         assert law.get(point, 0.0) == pytest.approx(exact.get(point, 0.0), abs=2 * LOST_MASS)
+
+
+def test_the_joint_law_is_that_of_the_mechanism() -> None:
+    """The probability that the census node's own module gives."""
+    law = computed(one_table(2, 2, 1, 1))
+    for z in ((0, 0), (1, 0), (3, -2), (-4, -1), (5, 7)):
+        assert law[z] == pytest.approx(float(table_laplace.probability(2, z)), abs=2 * LOST_MASS)
 
 
 @pytest.mark.parametrize(("cells", "deviation"), [(2, 54.8), (3, 61.5), (4, 65.7), (6, 70.8), (12, 77.0)])
