@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     # What a command needs is imported when it runs (see PLC0415 in pyproject.toml): --help waits for none of it.
     from researcher_node.estimates import Kind
 
+# One group has nothing to be compared or weighed with.
 _LEAST_GROUPS = 2
 
 
