@@ -11,7 +11,7 @@ from typing import Any
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase, said
-from broker_common.query.dictionary import listed, shown
+from broker_common.query.dictionary import AskedOf, listed, shown
 from broker_common.query.question import Cell, read_question
 from researcher_node import estimate_texts as texts
 from researcher_node.answers import AskedQuestion
@@ -115,12 +115,13 @@ def counts_of(asked: AskedQuestion, order: Sequence[Cell] = ()) -> Counts:
     if asked.noisy is None:
         raise _of_query(asked, texts.UNANSWERED, phrase(texts.UNANSWERED_REMEDY, query=asked.query))
     numbers = dict(zip(asked.cells, asked.noisy.values, strict=True))
-    return Counts(tuple(numbers[cell] for cell in order or asked.cells), asked.scale, _fraction(asked), _design(asked))
+    return Counts(
+        tuple(numbers[cell] for cell in order or asked.cells), asked.scale, _fraction(asked), design_of(asked.asked_of)
+    )
 
 
-def _design(asked: AskedQuestion) -> Design:
-    """As the dictionary declared it when the question was asked."""
-    part = asked.asked_of
+def design_of(part: AskedOf | None) -> Design:
+    """How people were drawn for the census, as its dictionary declares it; None: everybody was asked."""
     return Design() if part is None else Design(float(part.weight), float(part.design_effect))
 
 

@@ -5,17 +5,12 @@ The table is tidy: a row is one count or one estimate, the groups are columns. W
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import tempfile
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-import duckdb
-
 from researcher_node.estimates import Interval
+from researcher_node.rows import written
 from researcher_node.study.design import Study
 from researcher_node.study.page import report_page
 from researcher_node.study.report import group_text, report_json, report_text
@@ -79,7 +74,6 @@ def _ends(interval: Interval) -> tuple[float | None, float | None]:
 
 def rendered(found: Results, form: str) -> bytes:
     """The report in one of the formats of `study report`; text is UTF-8."""
-    rows = rows_of(found)
     match form:
         case "text":
             return f"{report_text(found)}\n".encode()
@@ -87,45 +81,6 @@ def rendered(found: Results, form: str) -> bytes:
             return f"{json.dumps(report_json(found), ensure_ascii=False)}\n".encode()
         case "html":
             return report_page(found).encode()
-        case "parquet":
-            return _parquet(rows)
         case _:
-            return (_csv(rows) if form == "csv" else _markdown(rows)).encode()
-
-
-def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]) if rows else list(_FIRST + _LAST), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
-
-
-def _markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    head = list(rows[0]) if rows else list(_FIRST + _LAST)
-    lines = [head, ["---"] * len(head), *([_markdown_cell(row[name]) for name in head] for row in rows)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def _markdown_cell(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return "" if value is None else str(value).replace("\\", "\\\\").replace("|", "\\|")
-
-
-def _parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """By DuckDB: numbers as DOUBLE, all else as text."""
-    head = list(rows[0]) if rows else list(_FIRST + _LAST)
-    named = ", ".join(
-        f'"{name.replace(chr(34), chr(34) * 2)}" {"DOUBLE" if name in _NUMBERS else "VARCHAR"}' for name in head
-    )
-    with tempfile.TemporaryDirectory() as folder, duckdb.connect(":memory:") as engine:
-        file = Path(folder, "study.parquet")
-        engine.execute(f"create table study ({named})")
-        if rows:
-            engine.executemany(
-                f"insert into study values ({', '.join('?' * len(head))})",  # noqa: S608 - question marks alone
-                [list(row.values()) for row in rows],
-            )
-        engine.execute("copy study to $file (format parquet)", {"file": str(file)})
-        return file.read_bytes()
+            numbers = dict.fromkeys(_NUMBERS, float)
+            return written(rows_of(found), form, usual=(*_FIRST, *_LAST), numbers=numbers)

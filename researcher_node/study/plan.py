@@ -15,9 +15,9 @@ from broker_common.privacy.accounting import price
 from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary import Dictionary
 from researcher_node.estimates import Planned, expected_widths, power
+from researcher_node.estimating import design_of
 from researcher_node.study.design import Row, Study
 from researcher_node.study.overlap import most_in
-from researcher_node.study.results import design_of
 
 # What a health node has in hand at a time, and a census node's quotes, unless their operators say otherwise.
 _USUAL_PLACES = 16

@@ -9,14 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
 from broker_common.privacy.table_laplace import margin
-from broker_common.query.dictionary import AskedOf
 from researcher_node.estimates import (
     Counts,
-    Design,
     Estimate,
     Group,
     difference,
@@ -26,6 +23,7 @@ from researcher_node.estimates import (
     standardised_rate,
     trend,
 )
+from researcher_node.estimating import counts_of, design_of
 from researcher_node.study.design import Row, Study
 from researcher_node.study.running import Standing
 
@@ -82,7 +80,7 @@ class Results:
 
 def results(study: Study, scale: int, standings: Sequence[Standing]) -> Results:
     """Everything that the answers so far say."""
-    counts = [_counts(study, scale, standing) for standing in standings]
+    counts = [_counts(standing) for standing in standings]
     return Results(
         study,
         scale,
@@ -92,17 +90,11 @@ def results(study: Study, scale: int, standings: Sequence[Standing]) -> Results:
     )
 
 
-def _counts(study: Study, scale: int, standing: Standing) -> Counts | None:
+def _counts(standing: Standing) -> Counts | None:
     asked = standing.asked
     if asked is None or asked.noisy is None:
         return None
-    drawn = Fraction(study.file.fraction_millionths, WHOLE_MILLIONTHS)
-    return Counts(asked.noisy.values, scale, drawn, design_of(asked.asked_of))
-
-
-def design_of(part: AskedOf | None) -> Design:
-    """How the people who were asked were drawn, for the estimates."""
-    return Design() if part is None else Design(float(part.weight), float(part.design_effect))
+    return counts_of(asked)
 
 
 def _counted(study: Study, scale: int, standing: Standing) -> list[Counted]:

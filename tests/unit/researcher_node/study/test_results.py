@@ -78,7 +78,8 @@ def found(missing: int | None = None) -> Results:
 def answered(place: int) -> AskedQuestion:
     """One question with its answer."""
     noisy = NoisyCounts(NOISY[place])
-    return AskedQuestion(f"q{place}", 0, "", "", 30, 500_000, "", b"", b"", b"", b"", noisy=noisy, charged=1)
+    question = made().question.text
+    return AskedQuestion(f"q{place}", 0, "", question, 30, 500_000, "", b"", b"", b"", b"", noisy=noisy, charged=1)
 
 
 def counts(place: int) -> Counts:
@@ -118,7 +119,20 @@ def test_a_part_that_was_asked_is_weighted() -> None:
     study = design(parse_study_file(text, "s.yaml"), HEALTH_DICTIONARY, CENSUS_DICTIONARY, "usual")
     noisy = NoisyCounts((900, 7000))
     asked = AskedQuestion(
-        "q", 0, "", "", 30, 1_000_000, "", b"", b"", b"", b"", noisy=noisy, charged=1, asked_of=study.part
+        "q",
+        0,
+        "",
+        study.question.text,
+        30,
+        1_000_000,
+        "",
+        b"",
+        b"",
+        b"",
+        b"",
+        noisy=noisy,
+        charged=1,
+        asked_of=study.part,
     )
     found = results(study, 30, [Standing(study.asks[0], Attempt(1, "q", reused=False), asked)])
     assert study.part is not None
