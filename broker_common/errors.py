@@ -272,7 +272,7 @@ REASONS: Mapping[str, Reason] = {
     "INVALID_VALUE": Reason(InvalidRequestError, "{name} {problem}.", "{remedy}"),
     "UNCONFIRMED": Reason(
         InvalidRequestError,
-        "The question was not asked. {problem}",
+        "{problem} The question was not asked.",
         "Nothing was charged. Add --yes to ask all the same; --dry-run shows price and warnings and asks nothing.",
     ),
     # --- messages, identities and keys -----------------------------------------------------------------------------

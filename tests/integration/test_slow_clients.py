@@ -143,7 +143,9 @@ async def answered(nodes: Loopback) -> int:
     """The stages that the other researcher hears of one question."""
     async with nodes.channel(OWNER, "health") as channel:
         stub: health_service_pb2_grpc.HealthServiceAsyncStub = health_service_pb2_grpc.HealthServiceStub(channel)
-        return len([_ async for _ in stub.Submit(nodes.world.order().submission, timeout=PATIENCE_SECONDS)])
+        # A node that has just lost a crowd of connections may still count them, and refuse the first try.
+        call = stub.Submit(nodes.world.order().submission, timeout=PATIENCE_SECONDS, wait_for_ready=True)
+        return len([_ async for _ in call])
 
 
 async def looked_up(nodes: Loopback, times: int) -> int:
