@@ -24,8 +24,8 @@ setup: .venv/.complete ## local .venv from the hash-pinned lock, with .venv/bin/
 demo: setup ## three nodes on this machine, the paper's two studies, then the drive to the cap
 	@$(BIN)/tripartite demo
 
-# One worker more than processors: some tests wait for ticks and alerts.
-PYTEST = $(BIN)/pytest -n $$(($$(nproc) + 1)) --dist worksteal
+# Two workers more than processors: many tests wait for ticks, flushes and alerts.
+PYTEST = $(BIN)/pytest -n $$(($$(nproc) + 2)) --dist worksteal
 
 test: setup ## everything the README promises: fast, process and statistical tests; those of pages if there is a browser
 	$(PYTEST) -m "not browser"
