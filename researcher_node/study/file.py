@@ -127,6 +127,8 @@ class Expectation:
     people: int
     # The share of them in the cell that is estimated, or in each cell: `{French: 0.05, English: 0.6}`.
     share: Mapping[str, Fraction]
+    # `rate_ratio`: the share of the people in each group whom the event has happened to.
+    event: Fraction | None = None
     # Exceptions: `- {age: 65+, people: 3000, share: 0.03}`.
     groups: tuple[ExpectedGroups, ...] = ()
 
@@ -187,7 +189,7 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     "trend": ("over",),
 }
 TOP_KEYS = ("study", "where", "by", "count", "of", "estimate", "scale", "margin", "fraction", "project", "expect")
-EXPECT_KEYS = ("people", "share", "groups")
+EXPECT_KEYS = ("people", "share", "event", "groups")
 _GROUP_EXPECT_KEYS = ("people", "share")
 
 
@@ -409,6 +411,7 @@ class _Reader:
             line=_line(node),
             people=self._whole(items["people"], "people", 0, _MOST_PEOPLE),
             share=self._shares(items["share"]),
+            event=self._given(items, "event", lambda each: self._share(each, "event"), None),
             groups=self._given(items, "groups", lambda each: self._expected_groups(each, by), ()),
         )
 

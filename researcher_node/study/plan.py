@@ -9,15 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
 from broker_common.privacy.accounting import price
 from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary import Dictionary
-from researcher_node.estimates import Planned, expected_widths, power
+from researcher_node.estimates import Counts, Planned, expected_widths, power
 from researcher_node.estimating import design_of
 from researcher_node.study.design import Row, Study
 from researcher_node.study.overlap import most_in
+from researcher_node.study.results import Finding, estimate_of
 
 # What a health node has in hand at a time, and a census node's quotes, unless their operators say otherwise.
 _USUAL_PLACES = 16
@@ -95,11 +97,14 @@ class Plan:
     seconds: float
     widths: tuple[Width, ...]
     sights: tuple[Sight, ...]
+    # Estimates that several answers are put together for, as they would be without noise.
+    expected: tuple[Finding, ...]
 
     @property
     def unplanned(self) -> tuple[str, ...]:
-        """Kinds of estimates that nothing is said of."""
-        said = {"share", "difference", "ratio"}
+        """Kinds of estimates that too little is expected for."""
+        planned: list[Width | Sight | Finding] = [*self.widths, *self.sights, *self.expected]
+        said = {each.row.kind for each in planned}
         return tuple(dict.fromkeys(row.kind for row in self.study.rows if row.kind not in said))
 
 
@@ -114,8 +119,10 @@ def make_plan(study: Study, scale: int, policy: Policy, health: Dictionary, *, a
         price=price(scale, cells=len(study.question.cells)),
         budget=policy.cap,
     )
-    widths, sights = (_widths(study, scale), _sights(study, scale)) if study.file.expect is not None else ((), ())
-    return Plan(study, scale, cost, seconds_for(everyone - answered, policy), widths, sights)
+    seconds = seconds_for(everyone - answered, policy)
+    if study.file.expect is None:
+        return Plan(study, scale, cost, seconds, (), (), ())
+    return Plan(study, scale, cost, seconds, _widths(study, scale), _sights(study, scale), _expected(study, scale))
 
 
 def seconds_for(answers: int, policy: Policy) -> float:
@@ -153,6 +160,34 @@ def _sights(study: Study, scale: int) -> tuple[Sight, ...]:
     return tuple(found)
 
 
+def _expected(study: Study, scale: int) -> tuple[Finding, ...]:
+    found = []
+    for row in study.rows:
+        if row.kind not in {"share", "difference", "ratio"}:
+            counts = _expected_counts(study, row, scale)
+            if counts:
+                found.append(Finding(row, estimate_of(row, counts), ()))
+    return tuple(found)
+
+
+def _expected_counts(study: Study, row: Row, scale: int) -> list[Counts]:
+    """What the questions of a row would be answered without noise; nothing where the file does not say enough."""
+    expect = study.file.expect
+    event = None if expect is None else expect.event
+    if row.kind == "rate_ratio" and event is None:
+        return []
+    # The questions of a rate ratio are about the people of one group with the event, and without it.
+    parts = [Fraction(1)] * len(row.asks) if event is None or row.kind != "rate_ratio" else [event, 1 - event]
+    drawn_as = design_of(study.part)
+    drawn = Fraction(study.file.fraction_millionths, WHOLE_MILLIONTHS)
+    counts = []
+    for place, part in zip(row.asks, parts, strict=True):
+        people, shares = expected_cells(study, row, study.asks[place].group)
+        counted = float(people * part * drawn) / drawn_as.weight
+        counts.append(Counts(tuple(round(counted * share) for share in shares), scale, drawn, drawn_as))
+    return counts
+
+
 def _planned(
     study: Study, row: Row, group: Sequence[str | None], scale: int, *, share: float | None = None
 ) -> tuple[Planned, int]:
@@ -186,6 +221,19 @@ def expected_in(study: Study, part: Sequence[int], group: Sequence[str | None]) 
     if "" in shares:
         return people, float(shares[""])
     return people, float(sum(shares.get(study.cells[cell], 0) for cell in part))
+
+
+def expected_cells(study: Study, row: Row, group: Sequence[str | None]) -> tuple[int, list[float]]:
+    """People in a group, and the share of them in each cell: what is expected of the estimated cells, and of those they are compared with."""
+    people, share = expected_in(study, row.part_cells, group)
+    others = row.against_cells or row.whole_cells or range(len(study.cells))
+    rest = [cell for cell in others if cell not in row.part_cells]
+    _, against = expected_in(study, rest, group)
+    named = study.file.expect is not None and "" not in study.file.expect.share and row.against_cells is not None
+    shares = [0.0] * len(study.cells)
+    shares[row.part_cells[0]] = share
+    shares[rest[0]] = against if named else 1 - share
+    return people, shares
 
 
 def _needed(here: Planned, there: Planned, people: int) -> int | None:

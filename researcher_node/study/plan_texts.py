@@ -11,7 +11,8 @@ from broker_common.privacy.table_laplace import margin
 from researcher_node.study import texts
 from researcher_node.study.file import quoted
 from researcher_node.study.plan import Plan, Sight, Width
-from researcher_node.study.report import group_text
+from researcher_node.study.report import group_text, heading, interval_json, interval_text, value_text
+from researcher_node.study.results import Finding, finite
 
 # Groups that are named in one line; of more the number is said.
 _MOST_LISTED = 3
@@ -38,6 +39,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         },
         "widths": [_width_json(plan, each) for each in plan.widths],
         "comparisons": [_sight_json(each) for each in plan.sights],
+        "expected": [_expected_json(plan, each) for each in plan.expected],
         "unplanned": list(plan.unplanned),
     }
 
@@ -63,6 +65,20 @@ def _sight_json(sight: Sight) -> dict[str, Any]:
         "seen": sight.is_seen,
         "people": sight.people,
         "people_needed": sight.needed,
+    }
+
+
+def _expected_json(plan: Plan, finding: Finding) -> dict[str, Any]:
+    row, estimate = finding.row, finding.estimate
+    assert estimate is not None  # noqa: S101 - a plan has no answers to wait for
+    return {
+        "kind": row.kind,
+        "group": {name: group for (name, _), group in zip(plan.study.splits, row.group, strict=True)},
+        "cell": row.part,
+        "event": row.event or None,
+        "value": finite(estimate.value),
+        "noise_only": interval_json(estimate.noise_only),
+        "with_sampling": interval_json(estimate.with_sampling),
     }
 
 
@@ -92,7 +108,8 @@ def plan_text(plan: Plan) -> str:
         lines.append(t(texts.PLAN_UNEXPECTED))
     lines += _gathered([(group_text(each.row.group), _width_text(each, t)) for each in plan.widths], t)
     lines += _gathered([(_compared(each, t), _sight_text(each, t)) for each in plan.sights], t)
-    if plan.unplanned:
+    lines += _gathered([(_group(each, t), _expected_text(each, t)) for each in plan.expected], t)
+    if plan.unplanned and plan.study.file.expect is not None:
         lines.append(t(texts.PLAN_UNPLANNED, kinds=", ".join(plan.unplanned)))
     return "\n".join(lines)
 
@@ -124,6 +141,22 @@ def _width_text(width: Width, t: Language) -> str:
 
 def _points(width: float | None, t: Language) -> str:
     return t(texts.UNTOLD) if width is None else t(texts.POINTS, points=t.number(100 * width, 1))
+
+
+def _group(finding: Finding, t: Language) -> str:
+    return ", ".join(name for name in finding.row.group if name is not None) or t(texts.ALL_GROUPS)
+
+
+def _expected_text(finding: Finding, t: Language) -> str:
+    row, estimate = finding.row, finding.estimate
+    assert estimate is not None  # noqa: S101 - a plan has no answers to wait for
+    return t(
+        texts.PLAN_EXPECTED,
+        what=heading(row.kind, row, t),
+        value=value_text(row.kind, estimate, t),
+        noise=interval_text(row.kind, estimate.noise_only, t),
+        sampling=interval_text(row.kind, estimate.with_sampling, t),
+    )
 
 
 def _compared(sight: Sight, t: Language) -> str:

@@ -79,13 +79,13 @@ def _finding_json(study: Study, finding: Finding) -> dict[str, Any]:
         "reference": None if row.reference is None else _group_json(study, row.reference),
         "event": row.event or None,
         "value": None if estimate is None else finite(estimate.value),
-        "noise_only": None if estimate is None else _interval_json(estimate.noise_only),
-        "with_sampling": None if estimate is None else _interval_json(estimate.with_sampling),
+        "noise_only": None if estimate is None else interval_json(estimate.noise_only),
+        "with_sampling": None if estimate is None else interval_json(estimate.with_sampling),
         "queries": list(finding.queries),
     }
 
 
-def _interval_json(interval: Interval) -> dict[str, Any]:
+def interval_json(interval: Interval) -> dict[str, Any]:
     """`low` and `high` are null where there is no such end."""
     return {
         "told": interval.told,

@@ -113,10 +113,11 @@ def _finding(row: Row, standings: Sequence[Standing], counts: Sequence[Counts | 
     needed = [counts[place] for place in row.asks]
     queries = tuple(attempt.query for place in row.asks if (attempt := standings[place].attempt) is not None)
     here = [each for each in needed if each is not None]
-    return Finding(row, _estimate(row, here) if len(here) == len(needed) else None, queries)
+    return Finding(row, estimate_of(row, here) if len(here) == len(needed) else None, queries)
 
 
-def _estimate(row: Row, counts: Sequence[Counts]) -> Estimate:
+def estimate_of(row: Row, counts: Sequence[Counts]) -> Estimate:
+    """The number of a row from the counts of its questions, in their order."""
     groups = [Group(each, row.part_cells, row.whole_cells) for each in counts] if row.kind != "rate_ratio" else []
     match row.kind:
         case "share":

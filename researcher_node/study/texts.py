@@ -35,7 +35,10 @@ PLAN_SEEN = "a ratio of {ratio} would be seen ({power} of the time)"
 PLAN_UNSEEN = "a ratio of {ratio} would not be seen ({power} of the time); about {needed} people are needed in each"
 PLAN_NEVER_SEEN = "a ratio of {ratio} would not be seen ({power} of the time), however many people there are"
 AND_MORE = "{first}; and {more} more"
-PLAN_UNPLANNED = "Nothing is said in advance of: {kinds}."
+PLAN_EXPECTED = "{what}: {value} as expected; {noise} for noise alone, {sampling} with sampling"
+PLAN_UNPLANNED = (
+    "Nothing is said in advance of: {kinds}. Say under 'expect' how often the event happens, such as: event: 0.02"
+)
 POINTS = "{points} points"
 
 # --- run ---

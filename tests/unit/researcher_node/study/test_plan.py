@@ -6,12 +6,14 @@ import pytest
 from fakes.world import make_policy
 
 from broker_common.privacy.accounting import price
+from broker_common.privacy.table_laplace import margin
 from broker_common.query.question import parse_question
 from census_node.registry.dictionary import CENSUS_DICTIONARY
 from health_node.dictionary import HEALTH_DICTIONARY
 from researcher_node.study.design import Study, design
 from researcher_node.study.file import parse_study_file
 from researcher_node.study.plan import Plan, expected_in, make_plan, seconds_for
+from researcher_node.study.plan_texts import plan_json, plan_text
 
 PERSONS = make_policy(accounting="per_person", tick_ms=250, delay_ms=100)
 STRICT = make_policy(tick_ms=250, delay_ms=100)
@@ -157,3 +159,47 @@ def test_a_part_that_was_asked_is_fewer_people_and_varies_more() -> None:
     assert part.with_sampling is not None
     assert fifth.with_sampling is not None
     assert part.with_sampling > 1.01 * fifth.with_sampling
+
+
+RATES = """\
+by:
+  age: [40, 60, 80]
+count:
+  French: mother_tongue = 'French'
+  English: mother_tongue = 'English'
+of: all
+estimate:
+  - rate_ratio: French
+    event: procedure = 'angioplasty'
+    against: English
+  - trend: French
+    over: age
+expect:
+  people: 3000000
+  share: {French: 0.05, English: 0.68}
+  groups:
+    - {age: 80+, share: {French: 0.09, English: 0.68}}
+"""
+
+
+def test_what_several_answers_are_put_together_for_is_expected_without_noise() -> None:
+    """A rate ratio of 1, whose interval is about the margin of the smallest cell; a trend that follows from the shares."""
+    plan = planned(f"{RATES}  event: 0.01\n")
+    rates, (trend,) = plan.expected[:3], plan.expected[3:]
+    assert [each.row.kind for each in rates] == ["rate_ratio"] * 3
+    for rate in rates[:2]:
+        assert rate.estimate is not None
+        assert rate.estimate.value == pytest.approx(1, abs=0.001)
+        width = rate.estimate.noise_only.high - rate.estimate.noise_only.low
+        assert width == pytest.approx(2 * margin(30, 3) / (3_000_000 * 0.01 * 0.05), rel=0.1)
+    assert trend.estimate is not None
+    assert trend.estimate.value == pytest.approx(0.02, abs=1e-4)
+    assert plan.unplanned == ()
+
+
+def test_a_rate_ratio_is_not_planned_without_its_event() -> None:
+    """How often the event happens is for the author to say; the trend needs no event."""
+    plan = planned(RATES)
+    assert ([each.row.kind for each in plan.expected], plan.unplanned) == (["trend"], ("rate_ratio",))
+    assert "event: 0.02" in plan_text(plan)
+    assert plan_json(plan)["unplanned"] == ["rate_ratio"]
