@@ -401,8 +401,18 @@ def _run(words: list[str]) -> int:
     except BrokerError as error:
         return _fail(error, words)
     except Exception as error:  # noqa: BLE001 - the last resort: a bug ends as INTERNAL, with its place for the operator
+        interrupt_behind = _interrupt_behind(error)
+        if interrupt_behind is not None:
+            return _fail_interrupted(interrupt_behind, as_json)
         return _fail(_unexpected(error), words)
     return int(result) if isinstance(result, int) else ExitCode.OK
+
+
+def _interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
+    """The interrupt that a library made another error of: commands import what they need when they run."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _verify_text(words: Sequence[str]) -> None:

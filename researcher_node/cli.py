@@ -187,6 +187,7 @@ def ask(
             before = store.get(again or "")
             if label is not None:
                 store.label(before.query, label)
+                before = store.get(before.query)
             asked = run(_ask_again(session, before, wait))
         else:
             considered = run(consider(session, store, wish))

@@ -81,6 +81,7 @@ _PARTS = {
     "staff-figures.json": "store",
     "cohort-figures.json": "store",
     "answers.db": "store",
+    "policies": "store",
     "census.checkpoint": "store",
     ".census.checkpoint.lock": "store",
 }

@@ -58,6 +58,7 @@ _COUNTS = Link("health", "census")
 _RANDOM_TEXT = {"checkpoint", "asked", "answered", "expires", "ticket_expires"}
 # Ids and hashes, wherever they stand.
 _ID = re.compile(r"[0-9a-f]{16,}")
+_INSTANT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}\+00:00")
 _NUMBER = re.compile(r"-?\d+")
 # How wide a column is follows from the longest noisy count.
 _GAP = re.compile(r"  +")
@@ -421,7 +422,7 @@ def _shown(outcome: Outcome) -> Any:
 
 
 def _anonymous(text: str) -> str:
-    return _ID.sub(lambda found: f"<{len(found[0])} digits>", text)
+    return _INSTANT.sub("<an instant>", _ID.sub(lambda found: f"<{len(found[0])} digits>", text))
 
 
 def _shape(name: str, value: Any) -> Any:
@@ -431,7 +432,7 @@ def _shape(name: str, value: Any) -> Any:
             return {key: _shape(key, each) for key, each in value.items()}
         case list():
             return [_shape(name, each) for each in value]
-        case int() if name == "noisy_count":
+        case int() if name in {"noisy_count", "scaled_count"}:
             return "a number"
         case str() if name in _RANDOM_TEXT:
             return len(value)

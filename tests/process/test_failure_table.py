@@ -293,13 +293,13 @@ def test_row_1_a_call_that_is_not_for_this_role(served: Watched, liars: Liars) -
 CRITERIA: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "unknown column": ("agee >= 65", "UNKNOWN_COLUMN", ("'agee'", "age", "tripartite researcher dictionary")),
     "unknown code": ("procedure = 'angioplast'", "UNKNOWN_CODE", ("'angioplasty'", "Published codes", "colonoscopy")),
-    "unknown operator": ("sex > 'female'", "WRONG_OPERATOR", ("'>' is not defined", "=, <> and in")),
+    "unknown operator": ("sex > 'female'", "WRONG_OPERATOR", ("'>' is not defined", "Codes know =, <>, in")),
     "unknown type": ("age = 'old'", "WRONG_TYPE", ("whole number", "without quotes")),
     "outside the grammar": ("length(sex) > 1", "CRITERIA_SYNTAX", ("Write it like: age >= 65",)),
     "an injection": ("age >= 65; drop table people", "CRITERIA_SYNTAX", ("Allowed: =",)),
     "too long": (" or ".join(["age >= 65"] * 1000), "CRITERIA_TOO_LARGE", ("use in (...)",)),
     "too deep": ("(" * 500 + "age >= 65" + ")" * 500, "CRITERIA_TOO_LARGE", ("Split the study",)),
-    "language in the criteria": ("mother_tongue = 'French'", "UNKNOWN_COLUMN", ("Language goes into --count",)),
+    "language in the criteria": ("mother_tongue = 'French'", "UNKNOWN_COLUMN", ("belongs to --count",)),
 }
 
 
@@ -346,7 +346,7 @@ def test_row_3_criteria_that_take_too_much_work(still: Watched) -> None:
 QUESTIONS: dict[str, tuple[str, tuple[str, ...], int, str, tuple[str, ...]]] = {
     "unknown variable": ("mother_tung = 'French'", (), 3, "UNKNOWN_VARIABLE", ("mother_tongue", "'all'")),
     "unknown value": ("mother_tongue = 'Klingon'", (), 3, "UNKNOWN_VALUE", ("Published values", "'English'")),
-    "no question": ("mother_tongue <> 'French'", (), 3, "QUESTION_SYNTAX", ("Write it like: mother_tongue",)),
+    "no question": ("mother_tongue <> 'French'", (), 3, "QUESTION_SYNTAX", ("Type: mother_tongue in (",)),
     "scale outside the policy": (FRENCH, ("--scale", "51"), 4, "SCALE_REFUSED", ("1 to 50", "the scale 51")),
     "margin that no scale reaches": (FRENCH, ("--margin", "1"), 3, "INVALID_VALUE", ("The smallest margin is 3",)),
 }

@@ -327,6 +327,7 @@ async def test_looking_for_what_waits_keeps_nobody_waiting(
         return undelivered(released, researchers)
 
     monkeypatch.setattr(ReleasedAnswers, "undelivered", noting)
+    places.register(RESEARCHER, take)
     async with carrying(world, places):
         await until(lambda: len(looked) > 0)
     assert threading.get_ident() not in looked
