@@ -402,9 +402,7 @@ def _run(words: list[str]) -> int:
         return _fail(error, words)
     except Exception as error:  # noqa: BLE001 - the last resort: a bug ends as INTERNAL, with its place for the operator
         interrupt_behind = _interrupt_behind(error)
-        if interrupt_behind is not None:
-            return _fail_interrupted(interrupt_behind, as_json)
-        return _fail(_unexpected(error), words)
+        return _fail_interrupted(interrupt_behind, as_json) if interrupt_behind else _fail(_unexpected(error), words)
     return int(result) if isinstance(result, int) else ExitCode.OK
 
 

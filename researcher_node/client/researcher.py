@@ -228,8 +228,10 @@ class Researcher:
             for warned in plan.warnings:
                 # Here, in the thread of who asks: a filter that makes errors of warnings ends it before anything is charged.
                 warnings.warn(warned.text, QuestionWarning, stacklevel=3)
-        asked = self._run(self._ask_all(plans, wait))
-        return [self._answer(each, plan) for each, plan in zip(asked, plans, strict=True)]
+        # Groups of one meaning are one question, and charged once.
+        distinct = {_meaning(plan.considered.proposal): plan for plan in plans}
+        asked = dict(zip(distinct, self._run(self._ask_all(list(distinct.values()), wait)), strict=True))
+        return [self._answer(asked[_meaning(plan.considered.proposal)], plan) for plan in plans]
 
     def _answer(self, asked: AskedQuestion, plan: _Plan) -> Answer:
         uses = own_uses([asked], self._answers.charges(), self._home.policies.get)
@@ -292,13 +294,18 @@ class Researcher:
 
     def _asked_before(self, proposal: Proposal) -> AskedQuestion | None:
         """The newest question like this one that is answered, or may still be."""
-        wanted = proposal.wanted
-        key = (proposal.criteria, wanted.count, proposal.scale, wanted.fraction_millionths, wanted.project)
+        meaning = _meaning(proposal)
         for asked in reversed(self._answers.all()):
-            same = (asked.criteria, asked.question, asked.scale, asked.fraction_millionths, asked.project) == key
+            same = (asked.criteria, asked.question, asked.scale, asked.fraction_millionths, asked.project) == meaning
             if same and asked.state in {"answered", "pending"}:
                 return asked
         return None
+
+
+def _meaning(proposal: Proposal) -> tuple[bytes, str, int, int, str]:
+    """What makes two questions the same one."""
+    wanted = proposal.wanted
+    return proposal.criteria, wanted.count, proposal.scale, wanted.fraction_millionths, wanted.project
 
 
 async def _ask_anew(session: Session, wanted: Wanted, wait: float) -> AskedQuestion:

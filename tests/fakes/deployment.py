@@ -315,7 +315,10 @@ class Deployment:
         """`tripartite up`, ready; stopped at the end of the block if it still runs."""
         up = Up(self.directory)
         try:
-            up.wait_ready()
+            while not up.became_ready():
+                # A connection of another test has one of our ports as its own end, until it is closed.
+                up.end()
+                up = Up(self.directory)
             yield up
         finally:
             up.end()
@@ -373,6 +376,7 @@ class Node:
         self._ready_lines = ready_lines
         self.lines: list[str] = []
         self.stderr_file = directory.with_name(f"{directory.name}.stderr")
+        self._said_before = self.stderr_file.stat().st_size if self.stderr_file.exists() else 0
         reading, writing = os.pipe()
         self._stdout = os.fdopen(reading, encoding="utf-8")
         self.process: subprocess.Popen[bytes] | nursery.Process
@@ -398,6 +402,14 @@ class Node:
     def ready(self) -> list[str]:
         """The lines that say so."""
         return [line for line in self.lines if "ready" in line]
+
+    def became_ready(self) -> bool:
+        """Wait for it; False if it ended since somebody else had its port."""
+        wait_until(lambda: len(self.ready) >= self._ready_lines or self.process.poll() is not None, "ready")
+        if self.process.poll() is not None and b"PORT_TAKEN" in self.stderr_file.read_bytes()[self._said_before :]:
+            return False
+        self.wait_ready()
+        return True
 
     def wait_ready(self) -> None:
         wait_until(lambda: len(self.ready) >= self._ready_lines or self.process.poll() is not None, "ready")

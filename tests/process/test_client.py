@@ -261,7 +261,8 @@ def test_estimates_of_a_table_are_those_of_its_answers(researcher: Researcher) -
 
 def test_what_cannot_be_compared_is_refused(researcher: Researcher) -> None:
     """An answer with itself, whose noise would not be independent; a label that no cell has; an answer of one cell as a share."""
-    table = researcher.table(by={"one": "age >= 65", "the same": "(age >= 65)"}, count=FRENCH, of="all", scale=10)
+    table = researcher.table(by={"one": "age >= 65", "the same": "(age >= 65)"}, count=FRENCH, of="all", scale=13)
+    assert table["one"].query_id == table["the same"].query_id, "groups of one meaning are asked once"
     with pytest.raises(InvalidRequestError, match=table["one"].query_id):
         table.ratio("French", "one", "the same")
     with pytest.raises(InvalidRequestError, match="Klingon"):
