@@ -25,7 +25,7 @@ def part_of(question: Question, dictionary: Dictionary) -> AskedOf | None:
 
 
 def part_json(asked: AskedQuestion) -> dict[str, Any]:
-    """Of an answer: the part of the people who were asked, null if everybody was."""
+    """The part of the people who were asked for an answer; null if everybody was."""
     return {"asked_of": None if asked.asked_of is None else asked_of_json(asked.asked_of)}
 
 

@@ -183,7 +183,7 @@ class Proposal:
 
     @property
     def price(self) -> int:
-        """Of the answer, in units."""
+        """The price of the answer, in units."""
         return price(self.scale, cells=len(self.question.cells))
 
 

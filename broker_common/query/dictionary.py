@@ -31,7 +31,7 @@ MAX_COLUMNS = 200
 MAX_CODES = 20_000
 MAX_CODE_CHARACTERS = 100
 MAX_LABEL_CHARACTERS = 500
-# Of a variable that was asked of a part: the smallest part, and the largest design effect.
+# Limits of a variable that was asked of a part: the smallest part, and the largest design effect.
 MAX_ONE_IN = 1_000
 MAX_DESIGN_EFFECT = 100
 # Of somebody's word in a sentence; of the names or codes that a hint lists; of those that it suggests.
@@ -88,7 +88,7 @@ class AskedOf:
 
     @property
     def share(self) -> Fraction:
-        """Of all households, those that were asked."""
+        """The share of households that were asked."""
         return Fraction(1, self.one_in)
 
     @property

@@ -20,7 +20,7 @@ from broker_common.query.remedies import spelled_otherwise, to_type
 # A longer suggestion helps nobody; a row is applied so often to one text.
 _LONGEST_SUGGESTION = 300
 _MOST_ROUNDS = 20
-# Of a code that stands without quotes.
+# What to say about a code that stands without quotes.
 _MOST_WORDS = 8
 
 _LOOSE = re.compile(
@@ -61,7 +61,7 @@ _KEYWORDS = frozenset(
     {"and", "between", "by", "date", "from", "in", "is", "like", "not", "null", "or", "rest", "select", "where"}
 )
 
-# Of texts between single spaces, with '0', '1', ... in place of what stands in quotes.
+# They match texts between single spaces, with '0', '1', ... in place of what stands in quotes.
 _VALUE = r"(?:'\d+'|-?\d+(?:\.\d+)?)"
 _VALUES = rf"{_VALUE}(?: , {_VALUE})*"
 _NAME = r"[^\W\d]\w*"

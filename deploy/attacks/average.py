@@ -40,7 +40,7 @@ class Averaged:
     parts: tuple[int, ...]
     retries: int
     different: tuple[str, ...]
-    # Of all cells of the same table, asked for again.
+    # The cells of the same table, asked for again, all together.
     tables: tuple[tuple[int, ...], ...]
 
 

@@ -229,7 +229,7 @@ def _published_shares() -> tuple[float, ...]:
     )
 
 
-# Of a table by home language and knowledge: what is to be as published, in the order of `_Free`.
+# What is to be as published of a table by home language and knowledge, in the order of `_Free`.
 _MEASURES: Final[tuple[Callable[[Floats], Floats], ...]] = (
     lambda table: table[FRENCH],
     lambda table: table[HAS_FRENCH],
