@@ -20,7 +20,7 @@ from broker_common.query.remedies import spelled_otherwise, to_type
 # A longer suggestion helps nobody; a row is applied so often to one text.
 _LONGEST_SUGGESTION = 300
 _MOST_ROUNDS = 20
-# What to say about a code that stands without quotes.
+# The most words of a code that stands without quotes.
 _MOST_WORDS = 8
 
 _LOOSE = re.compile(
