@@ -7,6 +7,7 @@ Invariants, kept by the functions of `normal_form`, which are the only ones that
 - `=`, `in` and their repetitions are one `Membership` whose literals are ascending and distinct;
 - `between` is the conjunction of `>=` and `<=`; `<>`, `not in` and `is null` are negations; no negation stands under a
   negation;
+- the codes of `Under` are ascending and distinct;
 - `like` is the `Membership` of the published codes that it matches;
 - the parts of `AllOf` and `AnyOf` are two or more, distinct, ascending by canonical bytes, never of their parent's kind.
 
@@ -90,6 +91,33 @@ class Presence:
 
 
 @dataclass(frozen=True, slots=True)
+class Under:
+    """True when the person's value is, or values include, one of the codes or one that stands under one of them."""
+
+    column: str
+    codes: tuple[str, ...]
+
+    def to_wire(self) -> condition_pb2.Condition:
+        return condition_pb2.Condition(under=condition_pb2.Under(column=self.column, codes=self.codes))
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """True when at least so many of the person's events in a table satisfy a condition on the table's columns."""
+
+    events: str
+    where: Condition | None
+    """Holds no other `Happened`; None for any event."""
+    at_least: int
+
+    def to_wire(self) -> condition_pb2.Condition:
+        where = None if self.where is None else self.where.to_wire()
+        return condition_pb2.Condition(
+            happened=condition_pb2.Happened(events=self.events, where=where, at_least=self.at_least)
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Negation:
     """True when the part is false."""
 
@@ -119,7 +147,7 @@ class AnyOf:
         return condition_pb2.Condition(any_of=condition_pb2.AnyOf(parts=[part.to_wire() for part in self.parts]))
 
 
-Condition: TypeAlias = Comparison | Membership | Presence | Negation | AllOf | AnyOf
+Condition: TypeAlias = Comparison | Membership | Presence | Under | Happened | Negation | AllOf | AnyOf
 
 
 def _literal_to_wire(literal: Literal) -> condition_pb2.Literal:

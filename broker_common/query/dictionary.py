@@ -9,6 +9,8 @@ What a column means for a store (index, bit mask) is left to the node.
 from __future__ import annotations
 
 import difflib
+import functools
+import graphlib
 import hashlib
 import json
 import re
@@ -17,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 from tripartite.v1 import dictionary_pb2
@@ -28,7 +30,8 @@ MULTI_VALUE_SEPARATOR = ";"
 
 # Of a dictionary from a peer, so that reading one is never much work.
 MAX_COLUMNS = 200
-MAX_CODES = 20_000
+MAX_CODES = 100_000
+MAX_EVENT_TABLES = 50
 MAX_CODE_CHARACTERS = 100
 MAX_LABEL_CHARACTERS = 500
 # Limits of a variable that was asked of a part: the smallest part, and the largest design effect.
@@ -40,9 +43,21 @@ MAX_LISTED = 12
 NEAREST = 3
 
 _HASH_DOMAIN = b"tripartite/dictionary/v1\0"
+# Of a dictionary that says something that the first form has no place for.
+_HASH_DOMAIN_2 = b"tripartite/dictionary/v2\0"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 # Words of the condition language: as column names they could not be written down.
-_RESERVED = frozenset({"all", "and", "between", "date", "false", "in", "is", "like", "not", "null", "or", "true"})
+_RESERVED = frozenset(
+    {
+        *("all", "and", "any", "between", "count", "date", "false", "in", "is", "like", "not", "null", "or", "true"),
+        *("under", "where"),
+    }
+)
+
+Linkage: TypeAlias = Literal["complementary", "household", "nominative"]
+"""By what the two agencies' records are linked: a card at both sides, a postal address, or names in a register of the census agency's own."""
+USUAL_ID_FORM = "ontario_health_card"
+USUAL_LINKAGE: Linkage = "complementary"
 
 
 class ColumnType(Enum):
@@ -59,12 +74,18 @@ class Code:
 
     value: str
     label: str
+    label_fr: str = ""
+    under: tuple[str, ...] = ()
+    """The codes that it stands under, ascending."""
 
     def __post_init__(self) -> None:
         if self.value != self.value.strip() or MULTI_VALUE_SEPARATOR in self.value:
             raise ValueError(f"the code {shown(self.value)} has outer spaces or holds a {MULTI_VALUE_SEPARATOR}")
         _require_text("code", self.value, MAX_CODE_CHARACTERS)
         _require_text("label", self.label, MAX_LABEL_CHARACTERS)
+        _require_text("label", self.label_fr or self.label, MAX_LABEL_CHARACTERS)
+        if list(self.under) != sorted(set(self.under)):
+            raise ValueError(f"what the code {shown(self.value)} stands under is not in order, each once")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +122,7 @@ class AskedOf:
         return Fraction(self.design_effect_hundredths, 100)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Column:
     """One column of the health data, or one language variable of the census.
 
@@ -117,12 +138,14 @@ class Column:
     minimum: int = 0
     maximum: int = 0
     asked_of: AskedOf | None = None
+    description_fr: str = ""
     positions: Mapping[str, int] = field(init=False, repr=False, compare=False)
     """Where each code stands in the published list."""
 
     def __post_init__(self) -> None:
         positions = {code.value: position for position, code in enumerate(self.codes)}
         object.__setattr__(self, "positions", positions)
+        _require_text("description", self.description_fr or self.description, MAX_LABEL_CHARACTERS)
         if not _NAME.fullmatch(self.name) or self.name in _RESERVED:
             raise ValueError(f"{shown(self.name)} cannot be a column name")
         _require_text("description", self.description, MAX_LABEL_CHARACTERS)
@@ -138,6 +161,40 @@ class Column:
             raise ValueError(f"column {self.name} has wrong limits")
         if self.asked_of is not None and (self.multi_valued or not self.asked or self.not_asked not in positions):
             raise ValueError(f"column {self.name} lacks a value for people who were asked, or for those who were not")
+        self._verify_hierarchy()
+
+    def _verify_hierarchy(self) -> None:
+        above = {code.value: code.under for code in self.codes}
+        for code in self.codes:
+            if unknown := [parent for parent in code.under if parent not in above]:
+                raise ValueError(
+                    f"column {self.name}: {shown(code.value)} stands under {shown(unknown[0])}, which is no code"
+                )
+        try:
+            graphlib.TopologicalSorter(above).prepare()
+        except graphlib.CycleError as error:
+            raise ValueError(f"column {self.name}: {shown(error.args[1][0])} stands under itself") from None
+
+    @property
+    def has_hierarchy(self) -> bool:
+        return any(code.under for code in self.codes)
+
+    def descendants(self, value: str) -> frozenset[str]:
+        """The code of this value and all that stand under it, directly or not."""
+        found, waiting = {value}, [value]
+        while waiting:
+            new = [child for child in self._children.get(waiting.pop(), ()) if child not in found]
+            found.update(new)
+            waiting += new
+        return frozenset(found)
+
+    @functools.cached_property
+    def _children(self) -> Mapping[str, list[str]]:
+        children: dict[str, list[str]] = {}
+        for code in self.codes:
+            for parent in code.under:
+                children.setdefault(parent, []).append(code.value)
+        return children
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -156,10 +213,50 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class EventTable:
+    """Things that happened to people: a person has any number of rows, each with one value a column at most."""
+
+    name: str
+    description: str
+    columns: tuple[Column, ...]
+    description_fr: str = ""
+    _by_name: Mapping[str, Column] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {column.name: column for column in self.columns})
+        if not _NAME.fullmatch(self.name) or self.name in _RESERVED:
+            raise ValueError(f"{shown(self.name)} cannot be the name of an event table")
+        _require_text("description", self.description, MAX_LABEL_CHARACTERS)
+        _require_text("description", self.description_fr or self.description, MAX_LABEL_CHARACTERS)
+        if not 1 <= len(self.columns) <= MAX_COLUMNS or len(self._by_name) != len(self.columns):
+            raise ValueError(f"the event table {self.name} has 1 to {MAX_COLUMNS} columns, each once")
+        if any(column.multi_valued or column.asked_of for column in self.columns):
+            raise ValueError(f"an event of {self.name} has one value a column, of everybody")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._by_name)
+
+    def column(self, name: str) -> Column:
+        """The column of exactly this name.
+
+        Raises:
+            InvalidRequestError: UNKNOWN_COLUMN, with the nearest names.
+        """
+        return _named(name, self._by_name)
+
+
+@dataclass(frozen=True, slots=True)
 class Dictionary:
-    """The published columns of one node, in published order."""
+    """The published columns of one node, in published order, and its event tables."""
 
     columns: tuple[Column, ...]
+    events: tuple[EventTable, ...] = ()
+    agency: str = ""
+    version: int = 1
+    id_form: str = USUAL_ID_FORM
+    """What the id that people are linked on looks like (`id_forms`)."""
+    linkage: Linkage = USUAL_LINKAGE
     _by_name: Mapping[str, Column] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -168,6 +265,15 @@ class Dictionary:
             raise ValueError(f"a dictionary has 1 to {MAX_COLUMNS} columns")
         if len(self._by_name) != len(self.columns):
             raise ValueError("a dictionary names a column twice")
+        tables = [table.name for table in self.events]
+        if (
+            len(tables) > MAX_EVENT_TABLES
+            or len(set(tables)) < len(tables)
+            or not self._by_name.keys().isdisjoint(tables)
+        ):
+            raise ValueError(f"a dictionary has up to {MAX_EVENT_TABLES} event tables, whose names nothing else has")
+        if self.version < 1 or not _NAME.fullmatch(self.id_form) or self.linkage not in get_args(Linkage):
+            raise ValueError("a dictionary has a version from 1 on, a form of ids and a linkage that there is")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -179,12 +285,19 @@ class Dictionary:
 
         Labels and descriptions are left out, so that they may be mended without loading the data again.
         """
-        return json.dumps([_meaning(column) for column in self.columns], separators=(",", ":")).encode("ascii")
+        columns = [_meaning(column) for column in self.columns]
+        said = columns if self._is_first_form else _second_form(self, columns)
+        return json.dumps(said, separators=(",", ":")).encode("ascii")
 
     @property
     def hash(self) -> bytes:
         """By what a log names a meaning."""
-        return hashlib.sha256(_HASH_DOMAIN + self.meaning).digest()
+        return hashlib.sha256((_HASH_DOMAIN if self._is_first_form else _HASH_DOMAIN_2) + self.meaning).digest()
+
+    @property
+    def _is_first_form(self) -> bool:
+        usual = self.id_form == USUAL_ID_FORM and self.linkage == USUAL_LINKAGE
+        return usual and not self.events and not any(column.has_hierarchy for column in self.columns)
 
     @classmethod
     def parse_meaning(cls, data: bytes) -> Dictionary:
@@ -194,8 +307,11 @@ class Dictionary:
             ValueError: it is none, or not written as `meaning` writes it.
         """
         try:
-            columns = msgspec.json.decode(data, type=list[_Meaning])
-            dictionary = cls(tuple(map(_column_of_meaning, columns)))
+            if data.startswith(b"{"):
+                dictionary = _of_second_form(msgspec.json.decode(data, type=_SecondForm))
+            else:
+                columns = msgspec.json.decode(data, type=list[_Meaning])
+                dictionary = cls(tuple(map(_column_of_meaning, columns)))
         except (msgspec.MsgspecError, KeyError) as error:
             raise ValueError("this is no meaning of a dictionary") from error
         if dictionary.meaning != data:
@@ -211,13 +327,20 @@ class Dictionary:
         Raises:
             InvalidRequestError: UNKNOWN_COLUMN, with the nearest names.
         """
-        column = self.find(name)
-        if column is None:
-            raise InvalidRequestError("UNKNOWN_COLUMN", column=shown(name), nearest=nearest(name, self.names))
-        return column
+        return _named(name, self._by_name)
+
+    def find_events(self, name: str) -> EventTable | None:
+        return next((table for table in self.events if table.name == name), None)
 
     def to_wire(self) -> dictionary_pb2.Dictionary:
-        return dictionary_pb2.Dictionary(columns=[_column_to_wire(column) for column in self.columns])
+        return dictionary_pb2.Dictionary(
+            columns=[_column_to_wire(column) for column in self.columns],
+            events=[_table_to_wire(table) for table in self.events],
+            agency=self.agency,
+            version=self.version,
+            id_form=self.id_form,
+            linkage=self.linkage,
+        )
 
     @classmethod
     def from_wire(cls, message: dictionary_pb2.Dictionary) -> Dictionary:
@@ -227,9 +350,25 @@ class Dictionary:
             InvalidRequestError: MALFORMED_MESSAGE.
         """
         try:
-            return cls(tuple(_column_from_wire(column) for column in message.columns))
+            return cls(
+                tuple(map(_column_from_wire, message.columns)),
+                tuple(map(_table_from_wire, message.events)),
+                message.agency,
+                message.version,
+                message.id_form,
+                _LINKAGES[message.linkage],
+            )
+        except KeyError:
+            raise InvalidRequestError("MALFORMED_MESSAGE", problem="the dictionary names an unknown linkage") from None
         except ValueError as error:
             raise InvalidRequestError("MALFORMED_MESSAGE", problem=f"the dictionary is wrong: {error}") from None
+
+
+def _named(name: str, columns: Mapping[str, Column]) -> Column:
+    column = columns.get(name)
+    if column is None:
+        raise InvalidRequestError("UNKNOWN_COLUMN", column=shown(name), nearest=nearest(name, columns))
+    return column
 
 
 def nearest(word: str, names: Iterable[str], *, quote: bool = False) -> str:
@@ -284,7 +423,8 @@ def _meaning(column: Column) -> list[Any]:
     return [*of_everybody, [part.not_asked, part.one_in, part.design_effect_hundredths]]
 
 
-def _column_of_meaning(meaning: _Meaning) -> Column:
+def _column_of_meaning(meaning: _Meaning, hierarchy: Mapping[str, tuple[str, ...]] | None = None) -> Column:
+    above = hierarchy or {}
     asked_of = None
     if meaning.asked_of is not msgspec.UNSET:
         not_asked, one_in, hundredths = meaning.asked_of
@@ -294,10 +434,63 @@ def _column_of_meaning(meaning: _Meaning) -> Column:
         type=ColumnType[meaning.type.upper()],
         description=meaning.name,
         multi_valued=meaning.multi_valued,
-        codes=tuple(Code(value, value) for value in meaning.values),
+        codes=tuple(Code(value, value, under=above.get(value, ())) for value in meaning.values),
         minimum=meaning.minimum,
         maximum=meaning.maximum,
         asked_of=asked_of,
+    )
+
+
+class _MeaningOfEvents(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """One event table of a meaning."""
+
+    name: str
+    columns: list[_Meaning]
+
+
+class _SecondForm(msgspec.Struct, forbid_unknown_fields=True):
+    """A meaning with event tables, hierarchies, or ids of another form than Ontario's cards."""
+
+    columns: list[_Meaning]
+    events: list[_MeaningOfEvents]
+    # By column, as `column` or `table.column`: each code that stands under others, and those.
+    hierarchies: dict[str, dict[str, tuple[str, ...]]]
+    id_form: str
+    linkage: Linkage
+
+
+def _second_form(dictionary: Dictionary, columns: list[list[Any]]) -> dict[str, Any]:
+    named = {column.name: column for column in dictionary.columns}
+    named |= {f"{table.name}.{column.name}": column for table in dictionary.events for column in table.columns}
+    return {
+        "columns": columns,
+        "events": [[table.name, [_meaning(column) for column in table.columns]] for table in dictionary.events],
+        "hierarchies": {
+            name: {code.value: code.under for code in column.codes if code.under}
+            for name, column in named.items()
+            if column.has_hierarchy
+        },
+        "id_form": dictionary.id_form,
+        "linkage": dictionary.linkage,
+    }
+
+
+def _of_second_form(form: _SecondForm) -> Dictionary:
+    return Dictionary(
+        tuple(_column_of_meaning(each, form.hierarchies.get(each.name)) for each in form.columns),
+        tuple(
+            EventTable(
+                table.name,
+                table.name,
+                tuple(
+                    _column_of_meaning(each, form.hierarchies.get(f"{table.name}.{each.name}"))
+                    for each in table.columns
+                ),
+            )
+            for table in form.events
+        ),
+        id_form=form.id_form,
+        linkage=form.linkage,
     )
 
 
@@ -311,6 +504,7 @@ _TYPES_ON_THE_WIRE = {
     ColumnType.INTEGER: dictionary_pb2.COLUMN_TYPE_INTEGER,
     ColumnType.DATE: dictionary_pb2.COLUMN_TYPE_DATE,
 }
+_LINKAGES: Mapping[str, Linkage] = {linkage: linkage for linkage in get_args(Linkage)}
 _TYPES_FROM_THE_WIRE = {number: column_type for column_type, number in _TYPES_ON_THE_WIRE.items()}
 
 
@@ -320,10 +514,14 @@ def _column_to_wire(column: Column) -> dictionary_pb2.Column:
         type=_TYPES_ON_THE_WIRE[column.type],
         multi_valued=column.multi_valued,
         description=column.description,
-        codes=[dictionary_pb2.Code(value=code.value, label=code.label) for code in column.codes],
+        codes=[
+            dictionary_pb2.Code(value=code.value, label=code.label, label_fr=code.label_fr, under=code.under)
+            for code in column.codes
+        ],
         minimum=column.minimum,
         maximum=column.maximum,
         asked_of=None if column.asked_of is None else _asked_of_to_wire(column.asked_of),
+        description_fr=column.description_fr,
     )
 
 
@@ -350,10 +548,26 @@ def _column_from_wire(message: dictionary_pb2.Column) -> Column:
         type=column_type,
         description=message.description,
         multi_valued=message.multi_valued,
-        codes=tuple(Code(code.value, code.label) for code in message.codes),
+        codes=tuple(Code(code.value, code.label, code.label_fr, tuple(code.under)) for code in message.codes),
         minimum=message.minimum,
         maximum=message.maximum,
         asked_of=_asked_of_from_wire(message.asked_of) if message.HasField("asked_of") else None,
+        description_fr=message.description_fr,
+    )
+
+
+def _table_to_wire(table: EventTable) -> dictionary_pb2.EventTable:
+    return dictionary_pb2.EventTable(
+        name=table.name,
+        description=table.description,
+        description_fr=table.description_fr,
+        columns=[_column_to_wire(column) for column in table.columns],
+    )
+
+
+def _table_from_wire(message: dictionary_pb2.EventTable) -> EventTable:
+    return EventTable(
+        message.name, message.description, tuple(map(_column_from_wire, message.columns)), message.description_fr
     )
 
 

@@ -24,29 +24,33 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dtripartite/v1/condition.proto\x12\rtripartite.v1\"\xc7\x02\n\tCondition\x12/\n\ncomparison\x18\x01 \x01(\x0b\x32\x19.tripartite.v1.ComparisonH\x00\x12/\n\nmembership\x18\x02 \x01(\x0b\x32\x19.tripartite.v1.MembershipH\x00\x12%\n\x05range\x18\x03 \x01(\x0b\x32\x14.tripartite.v1.RangeH\x00\x12&\n\x06\x61ll_of\x18\x04 \x01(\x0b\x32\x14.tripartite.v1.AllOfH\x00\x12&\n\x06\x61ny_of\x18\x05 \x01(\x0b\x32\x14.tripartite.v1.AnyOfH\x00\x12,\n\x08negation\x18\x06 \x01(\x0b\x32\x18.tripartite.v1.ConditionH\x00\x12+\n\x08presence\x18\x07 \x01(\x0b\x32\x17.tripartite.v1.PresenceH\x00\x42\x06\n\x04kind\"E\n\x07Literal\x12\x11\n\x07integer\x18\x01 \x01(\x12H\x00\x12\x0e\n\x04\x63ode\x18\x02 \x01(\tH\x00\x12\x0e\n\x04\x64\x61te\x18\x03 \x01(\tH\x00\x42\x07\n\x05value\"p\n\nComparison\x12\x0e\n\x06\x63olumn\x18\x01 \x01(\t\x12)\n\x08operator\x18\x02 \x01(\x0e\x32\x17.tripartite.v1.Operator\x12\'\n\x07literal\x18\x03 \x01(\x0b\x32\x16.tripartite.v1.Literal\"F\n\nMembership\x12\x0e\n\x06\x63olumn\x18\x01 \x01(\t\x12(\n\x08literals\x18\x02 \x03(\x0b\x32\x16.tripartite.v1.Literal\"b\n\x05Range\x12\x0e\n\x06\x63olumn\x18\x01 \x01(\t\x12#\n\x03low\x18\x02 \x01(\x0b\x32\x16.tripartite.v1.Literal\x12$\n\x04high\x18\x03 \x01(\x0b\x32\x16.tripartite.v1.Literal\"\x1a\n\x08Presence\x12\x0e\n\x06\x63olumn\x18\x01 \x01(\t\"0\n\x05\x41llOf\x12\'\n\x05parts\x18\x01 \x03(\x0b\x32\x18.tripartite.v1.Condition\"0\n\x05\x41nyOf\x12\'\n\x05parts\x18\x01 \x03(\x0b\x32\x18.tripartite.v1.Condition*\xb4\x01\n\x08Operator\x12\x18\n\x14OPERATOR_UNSPECIFIED\x10\x00\x12\x12\n\x0eOPERATOR_EQUAL\x10\x01\x12\x16\n\x12OPERATOR_NOT_EQUAL\x10\x02\x12\x11\n\rOPERATOR_LESS\x10\x03\x12\x1a\n\x16OPERATOR_LESS_OR_EQUAL\x10\x04\x12\x14\n\x10OPERATOR_GREATER\x10\x05\x12\x1d\n\x19OPERATOR_GREATER_OR_EQUAL\x10\x06\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dtripartite/v1/condition.proto\x12\rtripartite.v1\"\x9b\x03\n\tCondition\x12/\n\ncomparison\x18\x01 \x01(\x0b\x32\x19.tripartite.v1.ComparisonH\x00\x12/\n\nmembership\x18\x02 \x01(\x0b\x32\x19.tripartite.v1.MembershipH\x00\x12%\n\x05range\x18\x03 \x01(\x0b\x32\x14.tripartite.v1.RangeH\x00\x12&\n\x06\x61ll_of\x18\x04 \x01(\x0b\x32\x14.tripartite.v1.AllOfH\x00\x12&\n\x06\x61ny_of\x18\x05 \x01(\x0b\x32\x14.tripartite.v1.AnyOfH\x00\x12,\n\x08negation\x18\x06 \x01(\x0b\x32\x18.tripartite.v1.ConditionH\x00\x12+\n\x08presence\x18\x07 \x01(\x0b\x32\x17.tripartite.v1.PresenceH\x00\x12%\n\x05under\x18\x08 \x01(\x0b\x32\x14.tripartite.v1.UnderH\x00\x12+\n\x08happened\x18\t \x01(\x0b\x32\x17.tripartite.v1.HappenedH\x00\x42\x06\n\x04kind\"&\n\x05Under\x12\x0e\n\x06\x63olumn\x18\x01 \x01(\t\x12\r\n\x05\x63odes\x18\x02 \x03(\t\"U\n\x08Happened\x12\x0e\n\x06\x65vents\x18\x01 \x01(\t\x12\'\n\x05where\x18\x02 \x01(\x0b\x32\x18.tripartite.v1.Condition\x12\x10\n\x08\x61t_least\x18\x03 \x01(\r\"E\n\x07Literal\x12\x11\n\x07integer\x18\x01 \x01(\x12H\x00\x12\x0e\n\x04\x63ode\x18\x02 \x01(\tH\x00\x12\x0e\n\x04\x64\x61te\x18\x03 \x01(\tH\x00\x42\x07\n\x05value\"p\n\nComparison\x12\x0e\n\x06\x63olumn\x18\x01 \x01(\t\x12)\n\x08operator\x18\x02 \x01(\x0e\x32\x17.tripartite.v1.Operator\x12\'\n\x07literal\x18\x03 \x01(\x0b\x32\x16.tripartite.v1.Literal\"F\n\nMembership\x12\x0e\n\x06\x63olumn\x18\x01 \x01(\t\x12(\n\x08literals\x18\x02 \x03(\x0b\x32\x16.tripartite.v1.Literal\"b\n\x05Range\x12\x0e\n\x06\x63olumn\x18\x01 \x01(\t\x12#\n\x03low\x18\x02 \x01(\x0b\x32\x16.tripartite.v1.Literal\x12$\n\x04high\x18\x03 \x01(\x0b\x32\x16.tripartite.v1.Literal\"\x1a\n\x08Presence\x12\x0e\n\x06\x63olumn\x18\x01 \x01(\t\"0\n\x05\x41llOf\x12\'\n\x05parts\x18\x01 \x03(\x0b\x32\x18.tripartite.v1.Condition\"0\n\x05\x41nyOf\x12\'\n\x05parts\x18\x01 \x03(\x0b\x32\x18.tripartite.v1.Condition*\xb4\x01\n\x08Operator\x12\x18\n\x14OPERATOR_UNSPECIFIED\x10\x00\x12\x12\n\x0eOPERATOR_EQUAL\x10\x01\x12\x16\n\x12OPERATOR_NOT_EQUAL\x10\x02\x12\x11\n\rOPERATOR_LESS\x10\x03\x12\x1a\n\x16OPERATOR_LESS_OR_EQUAL\x10\x04\x12\x14\n\x10OPERATOR_GREATER\x10\x05\x12\x1d\n\x19OPERATOR_GREATER_OR_EQUAL\x10\x06\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tripartite.v1.condition_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_OPERATOR']._serialized_start=864
-  _globals['_OPERATOR']._serialized_end=1044
+  _globals['_OPERATOR']._serialized_start=1075
+  _globals['_OPERATOR']._serialized_end=1255
   _globals['_CONDITION']._serialized_start=49
-  _globals['_CONDITION']._serialized_end=376
-  _globals['_LITERAL']._serialized_start=378
-  _globals['_LITERAL']._serialized_end=447
-  _globals['_COMPARISON']._serialized_start=449
-  _globals['_COMPARISON']._serialized_end=561
-  _globals['_MEMBERSHIP']._serialized_start=563
-  _globals['_MEMBERSHIP']._serialized_end=633
-  _globals['_RANGE']._serialized_start=635
-  _globals['_RANGE']._serialized_end=733
-  _globals['_PRESENCE']._serialized_start=735
-  _globals['_PRESENCE']._serialized_end=761
-  _globals['_ALLOF']._serialized_start=763
-  _globals['_ALLOF']._serialized_end=811
-  _globals['_ANYOF']._serialized_start=813
-  _globals['_ANYOF']._serialized_end=861
+  _globals['_CONDITION']._serialized_end=460
+  _globals['_UNDER']._serialized_start=462
+  _globals['_UNDER']._serialized_end=500
+  _globals['_HAPPENED']._serialized_start=502
+  _globals['_HAPPENED']._serialized_end=587
+  _globals['_LITERAL']._serialized_start=589
+  _globals['_LITERAL']._serialized_end=658
+  _globals['_COMPARISON']._serialized_start=660
+  _globals['_COMPARISON']._serialized_end=772
+  _globals['_MEMBERSHIP']._serialized_start=774
+  _globals['_MEMBERSHIP']._serialized_end=844
+  _globals['_RANGE']._serialized_start=846
+  _globals['_RANGE']._serialized_end=944
+  _globals['_PRESENCE']._serialized_start=946
+  _globals['_PRESENCE']._serialized_end=972
+  _globals['_ALLOF']._serialized_start=974
+  _globals['_ALLOF']._serialized_end=1022
+  _globals['_ANYOF']._serialized_start=1024
+  _globals['_ANYOF']._serialized_end=1072
 # @@protoc_insertion_point(module_scope)

@@ -64,6 +64,8 @@ class Condition(_message.Message):
     ANY_OF_FIELD_NUMBER: _builtins.int
     NEGATION_FIELD_NUMBER: _builtins.int
     PRESENCE_FIELD_NUMBER: _builtins.int
+    UNDER_FIELD_NUMBER: _builtins.int
+    HAPPENED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def comparison(self) -> Global___Comparison:
         """column <operator> literal"""
@@ -92,6 +94,14 @@ class Condition(_message.Message):
     def presence(self) -> Global___Presence:
         """column is not null"""
 
+    @_builtins.property
+    def under(self) -> Global___Under:
+        """column under code, ..."""
+
+    @_builtins.property
+    def happened(self) -> Global___Happened:
+        """at least so many events of a table satisfy a condition"""
+
     def __init__(
         self,
         *,
@@ -102,16 +112,75 @@ class Condition(_message.Message):
         any_of: Global___AnyOf | None = ...,
         negation: Global___Condition | None = ...,
         presence: Global___Presence | None = ...,
+        under: Global___Under | None = ...,
+        happened: Global___Happened | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["all_of", b"all_of", "any_of", b"any_of", "comparison", b"comparison", "kind", b"kind", "membership", b"membership", "negation", b"negation", "presence", b"presence", "range", b"range"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["all_of", b"all_of", "any_of", b"any_of", "comparison", b"comparison", "happened", b"happened", "kind", b"kind", "membership", b"membership", "negation", b"negation", "presence", b"presence", "range", b"range", "under", b"under"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_of", b"all_of", "any_of", b"any_of", "comparison", b"comparison", "kind", b"kind", "membership", b"membership", "negation", b"negation", "presence", b"presence", "range", b"range"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_of", b"all_of", "any_of", b"any_of", "comparison", b"comparison", "happened", b"happened", "kind", b"kind", "membership", b"membership", "negation", b"negation", "presence", b"presence", "range", b"range", "under", b"under"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["comparison", "membership", "range", "all_of", "any_of", "negation", "presence"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["comparison", "membership", "range", "all_of", "any_of", "negation", "presence", "under", "happened"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
 Global___Condition: _TypeAlias = Condition  # noqa: Y015
+
+@_typing.final
+class Under(_message.Message):
+    """The person's value, or one of several, is one of the codes or stands under one of them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COLUMN_FIELD_NUMBER: _builtins.int
+    CODES_FIELD_NUMBER: _builtins.int
+    column: _builtins.str
+    @_builtins.property
+    def codes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        column: _builtins.str = ...,
+        codes: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["codes", b"codes", "column", b"column"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Under: _TypeAlias = Under  # noqa: Y015
+
+@_typing.final
+class Happened(_message.Message):
+    """At least so many of the person's events satisfy the condition; at least so many events, if there is none."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENTS_FIELD_NUMBER: _builtins.int
+    WHERE_FIELD_NUMBER: _builtins.int
+    AT_LEAST_FIELD_NUMBER: _builtins.int
+    events: _builtins.str
+    """The event table. Columns of the condition are columns of this table."""
+    at_least: _builtins.int
+    """1 or more."""
+    @_builtins.property
+    def where(self) -> Global___Condition:
+        """Never holds another Happened."""
+
+    def __init__(
+        self,
+        *,
+        events: _builtins.str = ...,
+        where: Global___Condition | None = ...,
+        at_least: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["where", b"where"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_least", b"at_least", "events", b"events", "where", b"where"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Happened: _TypeAlias = Happened  # noqa: Y015
 
 @_typing.final
 class Literal(_message.Message):

@@ -53,19 +53,29 @@ class Code(_message.Message):
 
     VALUE_FIELD_NUMBER: _builtins.int
     LABEL_FIELD_NUMBER: _builtins.int
+    LABEL_FR_FIELD_NUMBER: _builtins.int
+    UNDER_FIELD_NUMBER: _builtins.int
     value: _builtins.str
     """What stands in the criteria, e.g. angioplasty."""
     label: _builtins.str
     """What it means, for people."""
+    label_fr: _builtins.str
+    """The same in French; empty if nobody has written it."""
+    @_builtins.property
+    def under(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The codes that it stands under, ascending."""
+
     def __init__(
         self,
         *,
         value: _builtins.str = ...,
         label: _builtins.str = ...,
+        label_fr: _builtins.str = ...,
+        under: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["label", b"label", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["label", b"label", "label_fr", b"label_fr", "under", b"under", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -115,6 +125,7 @@ class Column(_message.Message):
     MINIMUM_FIELD_NUMBER: _builtins.int
     MAXIMUM_FIELD_NUMBER: _builtins.int
     ASKED_OF_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FR_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Lower-case name, e.g. hospital_visits."""
     type: Global___ColumnType.ValueType
@@ -125,6 +136,7 @@ class Column(_message.Message):
     minimum: _builtins.int
     """Smallest and largest value that the loader admits; only for INTEGER."""
     maximum: _builtins.int
+    description_fr: _builtins.str
     @_builtins.property
     def codes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Code]:
         """The published list; empty unless the type is CODE."""
@@ -144,14 +156,48 @@ class Column(_message.Message):
         minimum: _builtins.int = ...,
         maximum: _builtins.int = ...,
         asked_of: Global___AskedOf | None = ...,
+        description_fr: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["asked_of", b"asked_of"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked_of", b"asked_of", "codes", b"codes", "description", b"description", "maximum", b"maximum", "minimum", b"minimum", "multi_valued", b"multi_valued", "name", b"name", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked_of", b"asked_of", "codes", b"codes", "description", b"description", "description_fr", b"description_fr", "maximum", b"maximum", "minimum", b"minimum", "multi_valued", b"multi_valued", "name", b"name", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Column: _TypeAlias = Column  # noqa: Y015
+
+@_typing.final
+class EventTable(_message.Message):
+    """Things that happened to people: a person has any number of rows, each with one value a column at most."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FR_FIELD_NUMBER: _builtins.int
+    COLUMNS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Lower-case name, e.g. hospitalisation."""
+    description: _builtins.str
+    """One sentence for researchers."""
+    description_fr: _builtins.str
+    @_builtins.property
+    def columns(self) -> _containers.RepeatedCompositeFieldContainer[Global___Column]: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        description: _builtins.str = ...,
+        description_fr: _builtins.str = ...,
+        columns: _abc.Iterable[Global___Column] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "description", b"description", "description_fr", b"description_fr", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EventTable: _TypeAlias = EventTable  # noqa: Y015
 
 @_typing.final
 class Dictionary(_message.Message):
@@ -160,16 +206,35 @@ class Dictionary(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     COLUMNS_FIELD_NUMBER: _builtins.int
+    EVENTS_FIELD_NUMBER: _builtins.int
+    AGENCY_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    ID_FORM_FIELD_NUMBER: _builtins.int
+    LINKAGE_FIELD_NUMBER: _builtins.int
+    agency: _builtins.str
+    """The agency that publishes it, and its number of this dictionary."""
+    version: _builtins.int
+    id_form: _builtins.str
+    """What the id that people are linked on looks like, by the name of a rule, e.g. ontario_health_card."""
+    linkage: _builtins.str
+    """complementary, household or nominative."""
     @_builtins.property
     def columns(self) -> _containers.RepeatedCompositeFieldContainer[Global___Column]: ...
+    @_builtins.property
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___EventTable]: ...
     def __init__(
         self,
         *,
         columns: _abc.Iterable[Global___Column] | None = ...,
+        events: _abc.Iterable[Global___EventTable] | None = ...,
+        agency: _builtins.str = ...,
+        version: _builtins.int = ...,
+        id_form: _builtins.str = ...,
+        linkage: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agency", b"agency", "columns", b"columns", "events", b"events", "id_form", b"id_form", "linkage", b"linkage", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
