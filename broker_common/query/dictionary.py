@@ -83,7 +83,7 @@ class Code:
             raise ValueError(f"the code {shown(self.value)} has outer spaces or holds a {MULTI_VALUE_SEPARATOR}")
         _require_text("code", self.value, MAX_CODE_CHARACTERS)
         _require_text("label", self.label, MAX_LABEL_CHARACTERS)
-        _require_text("label", self.label_fr or self.label, MAX_LABEL_CHARACTERS)
+        _require_french("label", self.label_fr, self.label)
         if list(self.under) != sorted(set(self.under)):
             raise ValueError(f"what the code {shown(self.value)} stands under is not in order, each once")
 
@@ -145,7 +145,7 @@ class Column:
     def __post_init__(self) -> None:
         positions = {code.value: position for position, code in enumerate(self.codes)}
         object.__setattr__(self, "positions", positions)
-        _require_text("description", self.description_fr or self.description, MAX_LABEL_CHARACTERS)
+        _require_french("description", self.description_fr, self.description)
         if not _NAME.fullmatch(self.name) or self.name in _RESERVED:
             raise ValueError(f"{shown(self.name)} cannot be a column name")
         _require_text("description", self.description, MAX_LABEL_CHARACTERS)
@@ -227,7 +227,7 @@ class EventTable:
         if not _NAME.fullmatch(self.name) or self.name in _RESERVED:
             raise ValueError(f"{shown(self.name)} cannot be the name of an event table")
         _require_text("description", self.description, MAX_LABEL_CHARACTERS)
-        _require_text("description", self.description_fr or self.description, MAX_LABEL_CHARACTERS)
+        _require_french("description", self.description_fr, self.description)
         if not 1 <= len(self.columns) <= MAX_COLUMNS or len(self._by_name) != len(self.columns):
             raise ValueError(f"the event table {self.name} has 1 to {MAX_COLUMNS} columns, each once")
         if any(column.multi_valued or column.asked_of for column in self.columns):
@@ -272,6 +272,7 @@ class Dictionary:
             or not self._by_name.keys().isdisjoint(tables)
         ):
             raise ValueError(f"a dictionary has up to {MAX_EVENT_TABLES} event tables, whose names nothing else has")
+        _require_text("agency", self.agency or "-", MAX_LABEL_CHARACTERS)
         if self.version < 1 or not _NAME.fullmatch(self.id_form) or self.linkage not in get_args(Linkage):
             raise ValueError("a dictionary has a version from 1 on, a form of ids and a linkage that there is")
 
@@ -497,6 +498,11 @@ def _of_second_form(form: _SecondForm) -> Dictionary:
 def _require_text(what: str, text: str, most: int) -> None:
     if not 1 <= len(text) <= most or not text.isprintable():
         raise ValueError(f"the {what} {shown(text)} is empty, too long or not printable")
+
+
+def _require_french(what: str, text: str, english: str) -> None:
+    """A text in French may hold its no-break spaces; without one the English text stands for it."""
+    _require_text(what, text.replace("\u00a0", " ") or english, MAX_LABEL_CHARACTERS)
 
 
 _TYPES_ON_THE_WIRE = {
