@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from broker_common.language import phrase
 from broker_common.query.dictionary import Code, Column, Dictionary, EventTable, listed
@@ -131,16 +132,18 @@ def _codes(place: str, old: Sequence[Code], new: Sequence[Code]) -> Iterator[Cha
     after = {code.value: code for code in new}
     kept = [(before[value], code) for value, code in after.items() if value in before]
     if removed := [value for value in before if value not in after]:
-        yield Change(
-            "codes_removed", place, _sentence("Column '{column}' has lost {n:,} codes: {codes}.", place, removed)
-        )
+        sentence = phrase("Column '{column}' has lost {n:,} codes: {codes}.", **_named(place, removed))
+        yield Change("codes_removed", place, sentence)
     if added := [value for value in after if value not in before]:
-        yield Change("codes_added", place, _sentence("Column '{column}' has {n:,} new codes: {codes}.", place, added))
+        sentence = phrase("Column '{column}' has {n:,} new codes: {codes}.", **_named(place, added))
+        yield Change("codes_added", place, sentence)
     if moved := [code.value for was, code in kept if was.under != code.under]:
-        sentence = _sentence("In column '{column}' {n:,} codes stand under others than before: {codes}.", place, moved)
+        sentence = phrase(
+            "In column '{column}' {n:,} codes stand under others than before: {codes}.", **_named(place, moved)
+        )
         yield Change("hierarchy_changed", place, sentence)
     if renamed := [code.value for was, code in kept if (was.label, was.label_fr) != (code.label, code.label_fr)]:
-        sentence = _sentence("In column '{column}' {n:,} codes have another label: {codes}.", place, renamed)
+        sentence = phrase("In column '{column}' {n:,} codes have another label: {codes}.", **_named(place, renamed))
         yield Change("labels_changed", place, sentence)
     if _moved(list(before), list(after)):
         yield Change(
@@ -148,8 +151,8 @@ def _codes(place: str, old: Sequence[Code], new: Sequence[Code]) -> Iterator[Cha
         )
 
 
-def _sentence(text: str, place: str, codes: Sequence[str]) -> str:
-    return phrase(text, column=place, n=len(codes), codes=listed(codes, quote=True))
+def _named(place: str, codes: Sequence[str]) -> dict[str, Any]:
+    return {"column": place, "n": len(codes), "codes": listed(codes, quote=True)}
 
 
 def _events(old: Sequence[EventTable], new: Sequence[EventTable]) -> Iterator[Change]:
