@@ -435,9 +435,9 @@ REASONS: Mapping[str, Reason] = {
     ),
     "LINKAGE_MISMATCH": Reason(
         RefusedError,
-        "The two agencies are changing the key that links their records, and only one of them has done so yet. Nothing was "
-        "charged.",
-        "Ask again when both have done so; their operators know when.",
+        "The two agencies do not link their records alike: only one of them has changed the key, or their dictionaries name "
+        "different forms of ids. Nothing was charged.",
+        "Ask again when both do; their operators know when.",
     ),
     "ROSTER_NOT_IN_FORCE": Reason(
         InvalidRequestError,

@@ -176,7 +176,7 @@ class CensusHome(AgencyHome[CensusState]):
                 policy = state.policy
             if policy is not None:
                 verify_delays(policy, self.config.people)
-            linkage = self.linkage_keys.chain(in_force)
+            linkage = self.linkage_keys.chain_for_load(in_force, CENSUS_DICTIONARY.id_form)
             if before:
                 # SECURITY: whoever could change the numbers of subjects could let charges fall on others.
                 self.loads.verify(journal, before, commitments)

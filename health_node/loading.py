@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from broker_common.crypto.linkage import LinkageChain, parse_health_cards
+from broker_common.crypto.id_forms import parse_ids
+from broker_common.crypto.linkage import LinkageChain
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.delays import declared_for
 from broker_common.query.dictionary import Dictionary
@@ -95,7 +96,7 @@ class _Incoming:
         for name, reader in self._readers.items():
             values[name], problems = reader.read(chunk.columns[name])
             wrong = problems | wrong
-        cards, problems = parse_health_cards(chunk.columns[HEALTH_CARD_COLUMN])
+        cards, problems = parse_ids(chunk.columns[HEALTH_CARD_COLUMN], self._linkage.form)
         has_card = np.fromiter(map(bool, chunk.columns[HEALTH_CARD_COLUMN]), np.bool_, len(cards))
         self.without_card += int(np.count_nonzero(~has_card))
         problems = {at: problem for at, problem in wrong.items() if has_card[at]} | problems

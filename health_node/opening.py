@@ -89,7 +89,7 @@ class HealthHome(AgencyHome[HealthState]):
                 verify_fits(policy, self.config.places)
             with journal.reading() as state:
                 in_force = state.linkage
-            linkage = self.linkage_keys.chain(in_force)
+            linkage = self.linkage_keys.chain_for_load(in_force, HEALTH_DICTIONARY.id_form)
             report = load_people(
                 source,
                 self.loads.file(load),

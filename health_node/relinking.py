@@ -83,7 +83,7 @@ def reload_people(
         if not replaced:
             raise RefusedError("NOTHING_LOADED", what="store of people", role="health")
         verify_dictionary(state, replaced, HEALTH_DICTIONARY)
-        chain = keys.other_chain(former, source)
+        chain = keys.other_chain(former, source, HEALTH_DICTIONARY.id_form)
         report = load_people(
             people, loads.file(load), chain, places=places, progress=progress, max_rejected=max_rejected
         )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from broker_common.crypto.id_forms import ONTARIO
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import InvalidRequestError
 from broker_common.storage.home import Home
@@ -45,26 +46,43 @@ class LinkageKeys:
         kind, _, target = self.reference.partition(":")
         return str(self.home.path / target) if kind == "file" else self.reference
 
-    def chain(self, in_force: str) -> LinkageChain:
-        """The chain that the log names; before the first load, the whole file.
+    def chain(self, in_force: str, form: str = ONTARIO) -> LinkageChain:
+        """The chain that the log names, in its form; before the first load, the whole file, for ids of `form`.
 
         Raises:
             InvalidRequestError: SECRET_MISSING, LINKAGE_KEY_MISSING.
         """
         held = self.home.read_key(self.reference, LinkageChain.parse_text)
         try:
-            return held.beginning(in_force) if in_force else held
+            return held.beginning(in_force) if in_force else held.of_form(form)
         except ValueError as error:
             raise InvalidRequestError("LINKAGE_KEY_MISSING", reference=self.reference, chain=in_force) from error
 
-    def other_chain(self, former: Collection[str], source: NextKey) -> LinkageChain:
-        """The whole chain that is to take the place of the one in force without going on from it; nothing is written.
+    def chain_for_load(self, in_force: str, form: str) -> LinkageChain:
+        """`chain`, for a load whose dictionary names this form of ids.
+
+        Raises:
+            InvalidRequestError: as of `chain`; LOAD_REFUSED, what is loaded already has ids of another form.
+        """
+        chain = self.chain(in_force, form)
+        if chain.form != form:
+            raise InvalidRequestError(
+                "LOAD_REFUSED",
+                problem=f"its dictionary has ids of the form {form}, and those of the load in force are of the form {chain.form}",
+                remedy=f"Adopt a dictionary with id_form {chain.form}, or begin a deployment of its own for the other form.",
+            )
+        return chain
+
+    def other_chain(self, former: Collection[str], source: NextKey, form: str = ONTARIO) -> LinkageChain:
+        """The whole chain, for ids of `form`, that is to take the place of the one in force without going on from it.
+
+        Nothing is written.
 
         Raises:
             InvalidRequestError: SECRET_MISSING; RELINK_REFUSED, it is among the `former` ones, which have been in force.
         """
         held = self.home.read_key(self.reference, LinkageChain.parse_text)
-        wanted = held if source.file is None else _read(source.file)
+        wanted = (held if source.file is None else _read(source.file)).of_form(form)
         if wanted.chain_id in former:
             _refuse(
                 f"chain {wanted.chain_id} is in force here, or was before, and no chain comes back",
@@ -79,7 +97,7 @@ class LinkageKeys:
         Raises:
             InvalidRequestError: INVALID_VALUE, the reference leads to no file.
         """
-        if self.home.read_key(self.reference, LinkageChain.parse_text) != chain:
+        if self.home.read_key(self.reference, LinkageChain.parse_text).keys != chain.keys:
             self.home.replace_key(self.reference, f"{chain.to_text()}\n")
 
     def next_chain(self, in_force: str, source: NextKey, randomness: Randomness) -> LinkageChain:
@@ -89,9 +107,9 @@ class LinkageKeys:
             InvalidRequestError: SECRET_MISSING, LINKAGE_KEY_MISSING, RELINK_REFUSED, INVALID_VALUE; the file is as it was.
         """
         chain = self.chain(in_force)
-        held = self.home.read_key(self.reference, LinkageChain.parse_text)
+        held = self.home.read_key(self.reference, LinkageChain.parse_text).of_form(chain.form)
         if source.file is not None:
-            wanted = _continued(chain, _read(source.file))
+            wanted = _continued(chain, _read(source.file).of_form(chain.form))
             if wanted.keys[: len(held.keys)] != held.keys:
                 # Dropping it silently could drop what the other agency has taken already.
                 _refuse(

@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from broker_common.crypto.linkage import LinkageChain, parse_health_cards
+from broker_common.crypto.id_forms import parse_ids
+from broker_common.crypto.linkage import LinkageChain
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.privacy.delays import declared_for, too_short, usual_tick_ms
@@ -147,7 +148,7 @@ class _Incoming:
             numbers, wrong = reader.read(chunk.columns[name])
             values[name] = np.where(numbers < 0, NO_VALUE, numbers).astype(np.uint8)
             problems = wrong | problems
-        cards, wrong = parse_health_cards(chunk.columns[_CARD])
+        cards, wrong = parse_ids(chunk.columns[_CARD], self._linkage.form)
         problems = wrong | problems | _wrong_ids(chunk)
         for at in sorted(problems):
             self.rejected.add(chunk.lines[at], problems[at])

@@ -28,7 +28,9 @@ from broker_common.crypto.certificates import (
     make_certificate,
     parse_identity,
 )
-from broker_common.crypto.linkage import LinkageChain, LinkageKey, parse_health_card, parse_health_cards
+from broker_common.crypto.id_forms import ID_FORMS, parse_health_card, parse_ids
+from broker_common.crypto.linkage import LinkageChain, LinkageKey
+from broker_common.crypto.postal_addresses import parse_postal_address
 from broker_common.crypto.sealing import OpeningKey, SealingKey
 from broker_common.crypto.secret import parse_secret, secret_text
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
@@ -489,6 +491,29 @@ def _study_seeds() -> dict[str, bytes]:
     }
 
 
+# --- ids -------------------------------------------------------------------------------------------------------------
+
+
+def _parse_id(data: bytes) -> tuple[str, str]:
+    """The form and the one spelling of an id: its form stands in the first line."""
+    form, _, text = text_of(data).partition("\n")
+    ids, problems = parse_ids([text], form)
+    if problems:
+        raise ValueError(problems[0])
+    return form, ids[0].decode("ascii")
+
+
+def _check_id(read: tuple[str, str], data: bytes) -> None:
+    form, one_id = read
+    require(one_id == one_id.upper() and one_id.isprintable(), "an id has one spelling, in ASCII")
+    if form == "postal_address":
+        line = f"{one_id[6:]} {one_id[:6]}"
+        require(parse_ids([line], form)[0][0].decode("ascii")[:6] == one_id[:6], "an id begins with its postal code")
+    else:
+        require(not one_id or ID_FORMS[form].parse(one_id) == one_id, "an id is read back as it is")
+    require(bool(one_id) or not data.partition(b"\n")[2], "an empty text is no id, and no other")
+
+
 # --- sources ---------------------------------------------------------------------------------------------------------
 
 _LINKAGE = LinkageChain([LinkageKey(_FIXED)])
@@ -656,6 +681,22 @@ TARGETS: Mapping[str, Target[Any]] = {
         errors=(ValueError,),
         max_bytes=32,
     ),
+    "id": Target(
+        parse=_parse_id,
+        check=_check_id,
+        covers=(parse_ids, parse_postal_address),
+        seeds=lambda: {
+            "quebec": b"quebec_health_card\nTREM 5457 1422",
+            "digits": b"digits_luhn\n7992-739 8713",
+            "text": b"text\n ab-12 ",
+            "address": "postal_address\n5–1200, boul. St-Laurent O., Montréal (Québec) H2X 2S6".encode(),  # noqa: RUF001
+            "bad address": b"postal_address\n12 Main St Ottawa",
+            "bad form": b"passport\n12",
+        },
+        errors=(ValueError,),
+        words=(b"postal_address\n", b"text\n", b"K1A 0B1", b"#", b" APT ", b"RR ", "½".encode(), b"\xcc\x81"),
+        max_bytes=240,
+    ),
     "identity": Target(
         parse=lambda data: parse_identity(text_of(data)),
         check=lambda identity, data: require(identity.uri.encode() == data, "an identity has one spelling"),
@@ -752,7 +793,7 @@ TARGETS: Mapping[str, Target[Any]] = {
     ),
     "census_source": Target(
         parse=_parse_census_source,
-        covers=(read_registry, verify_names, RejectedRows.verify_few, parse_health_card, parse_health_cards),
+        covers=(read_registry, verify_names, RejectedRows.verify_few, parse_health_card, parse_ids),
         seeds=_census_source_seeds,
         codes=frozenset({"LOAD_REFUSED"}),
         words=(b",", b'"', b'""', b"\r\n", b"\0", b"\xef\xbb\xbf", b"\xff", b"French", _CARD.encode(), b"\x1c"),

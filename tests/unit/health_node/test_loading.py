@@ -8,7 +8,8 @@ import pytest
 from fakes import samples
 from fakes.disk import limited_files
 
-from broker_common.crypto.linkage import LinkageChain, LinkageKey, parse_health_card
+from broker_common.crypto.id_forms import parse_health_card
+from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.query.criteria import parse_condition
