@@ -199,8 +199,8 @@ REASONS: Mapping[str, Reason] = {
     "CRITERIA_SYNTAX": Reason(
         InvalidRequestError,
         "The condition cannot be read: {problem}.",
-        "Write it like: age >= 65 and procedure = 'angioplasty'. Allowed: = <> < <= > >= in, between, like, is null, and, or, "
-        "not, ( ).",
+        "Write it like: age >= 65 and procedure = 'angioplasty'. Allowed: = <> < <= > >= in, between, like, under, is null, and, "
+        "or, not, ( ), any(...), count(...).",
     ),
     "CRITERIA_TOO_LARGE": Reason(
         InvalidRequestError,
@@ -217,6 +217,11 @@ REASONS: Mapping[str, Reason] = {
     "UNKNOWN_COLUMN": Reason(
         InvalidRequestError, "There is no column '{column}'.", "Did you mean: {nearest}? " + _CRITERIA_HINT
     ),
+    "UNKNOWN_EVENTS": Reason(
+        InvalidRequestError,
+        "There are no events '{events}'.",
+        "Did you mean: {nearest}? Run 'tripartite researcher dictionary' for the published columns and events.",
+    ),
     "UNKNOWN_CODE": Reason(
         InvalidRequestError,
         "Column '{column}' has no code '{value}'.",
@@ -230,7 +235,8 @@ REASONS: Mapping[str, Reason] = {
     "WRONG_OPERATOR": Reason(
         InvalidRequestError,
         "Column '{column}' holds {expected}; '{operator}' is not defined for it.",
-        "Codes know =, <>, in, like and is null; numbers and dates =, <>, in, is null, <, <=, >, >= and between.",
+        "Codes know =, <>, in, like and is null, and under if codes stand under others; numbers and dates =, <>, in, is null, <, <=, >, "
+        ">= and between.",
     ),
     "UNKNOWN_VARIABLE": Reason(
         InvalidRequestError,

@@ -8,10 +8,14 @@ kind of predicate gets a new tag, so that what was encoded before it still is th
 - the order or repetition of literals in `in`, and `=` against `in` with one literal;
 - `<>` against `not ... =`, `not in` against `not ... in`, an even number of `not`;
 - `is null` against `not ... is not null`; `like` against `in` with the codes that it matches;
+- the order or repetition of codes after `under`; `not under` against `not ... under`;
+- `any(...)` against `count(...) >= 1`, `count(...) > 2` against `count(...) >= 3`, and `<`, `<=`, `=`, `<>`, `in` and `between` on a
+  count against what they say in words of "at least so many";
 - `between` against `>=` and `<=`; a literal on the left against the flipped comparison; DATE '...' against '...'.
 
 Nothing else is recognised as equal: not De Morgan's laws, not `age > 64` against `age >= 65`, not `x = 1 or x = 2`
-against `x in (1, 2)`. Conditions with different bytes may well select the same people, and no claim rests on it.
+against `x in (1, 2)`, not `under` a code that has none under it against `=`. What stands under a code is not encoded: it hangs on
+the dictionary, whose hash the ticket has. Conditions with different bytes may well select the same people, and no claim rests on it.
 """
 
 from __future__ import annotations
@@ -19,7 +23,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 
-from broker_common.query.condition import AllOf, AnyOf, Condition, Literal, Membership, Negation, Order, Presence
+from broker_common.query.condition import (
+    AllOf,
+    AnyOf,
+    Comparison,
+    Condition,
+    Happened,
+    Literal,
+    Membership,
+    Negation,
+    Order,
+    Presence,
+    Under,
+)
 
 _VERSION = b"tripartite/criteria/v1\0"
 
@@ -48,12 +64,10 @@ def describe(condition: Condition) -> str:
             return " or ".join(_as_part(part) for part in parts)
         case Negation(part):
             return _negation_text(part)
-        case Presence(column):
-            return f"{column} is not null"
-        case Membership(column, literals):
-            return _membership_text(column, literals, one="=", several="in")
+        case Happened():
+            return _happened_text(condition, ">=")
         case _:
-            return f"{condition.column} {condition.order.value} {literal_text(condition.literal)}"
+            return _of_column_text(condition)
 
 
 def literal_text(literal: Literal) -> str:
@@ -73,10 +87,31 @@ def _negation_text(part: Condition) -> str:
     match part:
         case Membership(column, literals):
             return _membership_text(column, literals, one="<>", several="not in")
+        case Under(column, codes):
+            return _membership_text(column, codes, one="not under", several="not under")
         case Presence(column):
             return f"{column} is null"
+        case Happened(at_least=at_least) if at_least > 1:
+            return _happened_text(part, "<")
         case _:
             return f"not {_as_part(part)}"
+
+
+def _happened_text(happened: Happened, sign: str) -> str:
+    events = happened.events if happened.where is None else f"{happened.events} where {describe(happened.where)}"
+    return f"any({events})" if happened.at_least == 1 else f"count({events}) {sign} {happened.at_least}"
+
+
+def _of_column_text(condition: Comparison | Membership | Presence | Under) -> str:
+    match condition:
+        case Membership(column, literals):
+            return _membership_text(column, literals, one="=", several="in")
+        case Under(column, codes):
+            return _membership_text(column, codes, one="under", several="under")
+        case Presence(column):
+            return f"{column} is not null"
+        case Comparison(column, order, literal):
+            return f"{column} {order.value} {literal_text(literal)}"
 
 
 def _membership_text(column: str, literals: Sequence[Literal], *, one: str, several: str) -> str:
@@ -87,18 +122,28 @@ def _membership_text(column: str, literals: Sequence[Literal], *, one: str, seve
 
 def _encoded(condition: Condition) -> bytes:
     match condition:
-        case AllOf(parts):
-            return b"&" + _length(parts) + b"".join(_encoded(part) for part in parts)
-        case AnyOf(parts):
-            return b"|" + _length(parts) + b"".join(_encoded(part) for part in parts)
+        case AllOf(parts) | AnyOf(parts):
+            tag = b"&" if isinstance(condition, AllOf) else b"|"
+            return tag + _length(parts) + b"".join(_encoded(part) for part in parts)
         case Negation(part):
             return b"!" + _encoded(part)
+        case Happened(events, where, at_least):
+            number = at_least.to_bytes(_LENGTH_BYTES, "big")
+            return b"h" + _string(events) + number + (b"0" if where is None else b"1" + _encoded(where))
+        case _:
+            return _encoded_of_column(condition)
+
+
+def _encoded_of_column(condition: Comparison | Membership | Presence | Under) -> bytes:
+    match condition:
         case Membership(column, literals):
-            return b"=" + _string(column) + _length(literals) + b"".join(_literal(literal) for literal in literals)
+            return b"=" + _string(column) + _length(literals) + b"".join(map(_literal, literals))
+        case Under(column, codes):
+            return b"u" + _string(column) + _length(codes) + b"".join(map(_string, codes))
         case Presence(column):
             return b"v" + _string(column)
-        case _:
-            return _ORDER_TAGS[condition.order] + _string(condition.column) + _literal(condition.literal)
+        case Comparison(column, order, literal):
+            return _ORDER_TAGS[order] + _string(column) + _literal(literal)
 
 
 def _literal(literal: Literal) -> bytes:

@@ -8,7 +8,8 @@ Invariants, kept by the functions of `normal_form`, which are the only ones that
 - `between` is the conjunction of `>=` and `<=`; `<>`, `not in` and `is null` are negations; no negation stands under a
   negation;
 - the codes of `Under` are ascending and distinct;
-- `like` is the `Membership` of the published codes that it matches;
+- `like` is the `Membership` of the published codes that it matches, or `Under` if they are too many to be named and are whole branches;
+- `any` is one event at least; every comparison of a count is made of `Happened` and its negation;
 - the parts of `AllOf` and `AnyOf` are two or more, distinct, ascending by canonical bytes, never of their parent's kind.
 
 Equal trees therefore have equal canonical bytes (`canonical`) and equal messages.

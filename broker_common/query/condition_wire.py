@@ -13,9 +13,10 @@ from tripartite.v1 import condition_pb2
 
 from broker_common.errors import InvalidRequestError
 from broker_common.query.condition import Condition, Literal, Order, parse_date
-from broker_common.query.dictionary import Column, Dictionary
+from broker_common.query.dictionary import Column, Dictionary, EventTable
 from broker_common.query.messages import refuse_unknown_fields
 from broker_common.query.normal_form import (
+    MAX_AT_LEAST,
     MAX_DEPTH,
     MAX_LITERALS,
     MAX_TERMS,
@@ -24,12 +25,14 @@ from broker_common.query.normal_form import (
     between,
     compare,
     equal,
+    happened,
     negate,
     not_a_date,
     present,
     too_deep,
     too_many_literals,
     too_many_terms,
+    under,
     verify_size,
 )
 
@@ -62,6 +65,8 @@ class _Reader:
 
     def __init__(self, dictionary: Dictionary) -> None:
         self._dictionary = dictionary
+        # Where columns are looked up: an event table inside a condition on its events.
+        self._scope: Dictionary | EventTable = dictionary
         self._terms = 0
         self._literals = 0
 
@@ -75,6 +80,8 @@ class _Reader:
                 return self._parts(message.any_of.parts, any_of, depth)
             case "negation":
                 return negate(self.condition(message.negation, depth=depth + 1))
+            case "happened":
+                return self._happened(message.happened, depth)
             case _:
                 return self._of_column(message)
 
@@ -88,6 +95,8 @@ class _Reader:
                 return self._range(message.range)
             case "presence":
                 return present(self._column(message.presence.column))
+            case "under":
+                return self._under(message.under)
             case _:
                 raise _malformed("a condition is empty")
 
@@ -120,20 +129,49 @@ class _Reader:
             raise _malformed("a list of values is empty or repeats one")
         return equal(column, literals)
 
+    def _under(self, message: condition_pb2.Under) -> Condition:
+        column = self._column(message.column)
+        self._read_literals(len(message.codes))
+        if not message.codes or len(set(message.codes)) != len(message.codes):
+            raise _malformed("a list of codes is empty or repeats one")
+        return under(column, message.codes)
+
+    def _happened(self, message: condition_pb2.Happened, depth: int) -> Condition:
+        if self._scope is not self._dictionary:
+            raise _malformed("a condition on events asks for events")
+        if not 1 <= message.at_least <= MAX_AT_LEAST:
+            raise _malformed("a number of events is out of range")
+        self._read_term()
+        events = self._dictionary.event_table(message.events)
+        if not message.HasField("where"):
+            return happened(events, None, message.at_least)
+        self._scope = events
+        try:
+            where = self.condition(message.where, depth=depth + 1)
+        finally:
+            self._scope = self._dictionary
+        return happened(events, where, message.at_least)
+
     def _range(self, message: condition_pb2.Range) -> Condition:
         column = self._column(message.column)
         return between(column, self._literal(column, message.low), self._literal(column, message.high))
 
     def _column(self, name: str) -> Column:
+        self._read_term()
+        return self._scope.column(name)
+
+    def _read_term(self) -> None:
         self._terms += 1
         if self._terms > MAX_TERMS:
             raise too_many_terms()
-        return self._dictionary.column(name)
 
-    def _literal(self, column: Column, message: condition_pb2.Literal) -> Literal:
-        self._literals += 1
+    def _read_literals(self, number: int) -> None:
+        self._literals += number
         if self._literals > MAX_LITERALS:
             raise too_many_literals()
+
+    def _literal(self, column: Column, message: condition_pb2.Literal) -> Literal:
+        self._read_literals(1)
         match message.WhichOneof("value"):
             case "integer":
                 return message.integer

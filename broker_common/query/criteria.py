@@ -3,93 +3,77 @@
     age >= 65 and procedure = 'angioplasty' and not (census_division in ('Ottawa', 'Toronto'))
     last_admission_date between '2010-01-01' and '2010-12-31' or hospital_visits > 3
     diagnosis like 'type_%' and last_admission_date is null
+    diagnosis under 'I20-I25' and any(hospitalisation where cause under 'I21' and admitted >= '2005-01-01')
+    count(hospitalisation where cause not under ('I20', 'I21')) >= 3
 
 Column names are taken in any letter case, codes exactly. `=` on a multi-valued column means "has". A person without a
 value makes every comparison false, and its `not` true; `is null` is true of that person, and false of everybody else. `like`
-names all published codes that begin so: only a % at its end stands for anything.
+names all published codes that begin so: only a % at its end stands for anything. `under` means a code or whatever stands under it.
+`any` and `count` are of one person's events; the condition on them is about one event at a time, and names its columns alone.
 
 The text goes through three gates. 1. `scanner` admits tokens of a few shapes only, within limits on length, number and
-nesting. 2. sqlglot decides precedence; it parses a condition, never a statement, and nothing it returns is used unless
-every node's type and every argument of the node stands on an allow-list. 3. `normal_form` checks columns, operators,
-types and codes against the dictionary. No SQL text is ever made from the result of the parser. A text that does not pass is
+nesting. 2. `syntax` reads them by the one grammar that there is. 3. `normal_form` checks columns, operators,
+types and codes against the dictionary. The text goes no further: no engine ever sees it. A text that does not pass is
 looked through for usual mistakes (`mistakes`), so that its error can say what to type instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
+from collections.abc import Mapping
 
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.query.canonical import literal_text
 from broker_common.query.condition import Condition, Literal, Order, parse_date
-from broker_common.query.dictionary import Column, ColumnType, Dictionary, shown
+from broker_common.query.dictionary import Column, ColumnType, Dictionary, EventTable, listed, shown
 from broker_common.query.mistakes import explained
 from broker_common.query.normal_form import (
     all_of,
     any_of,
     between,
     compare,
+    counted,
     equal,
+    happened,
     like,
     negate,
     not_a_date,
     present,
+    too_deep_to_read,
+    under,
     verify_size,
     wrong_type,
 )
 from broker_common.query.remedies import instead_of_decimal, to_type
-from broker_common.query.scanner import Kind, ScanError, Token, scan
+from broker_common.query.scanner import ScanError, scan
+from broker_common.query.syntax import (
+    Events,
+    Joined,
+    Name,
+    Node,
+    Not,
+    Test,
+    Value,
+    one_sided,
+    parse_syntax,
+    syntax_error,
+)
 
-_BOTH_SIDES = frozenset({"this", "expression"})
-# SECURITY: every node type that may occur, and the arguments it may carry; anything else is refused.
-_ALLOWED: Mapping[type[exp.Expr], frozenset[str]] = {
-    exp.And: _BOTH_SIDES,
-    exp.Or: _BOTH_SIDES,
-    exp.Not: frozenset({"this"}),
-    exp.Paren: frozenset({"this"}),
-    exp.EQ: _BOTH_SIDES,
-    exp.NEQ: _BOTH_SIDES,
-    exp.LT: _BOTH_SIDES,
-    exp.LTE: _BOTH_SIDES,
-    exp.GT: _BOTH_SIDES,
-    exp.GTE: _BOTH_SIDES,
-    exp.In: frozenset({"this", "expressions"}),
-    exp.Between: frozenset({"this", "low", "high"}),
-    exp.Is: _BOTH_SIDES,
-    exp.Null: frozenset(),
-    exp.Like: _BOTH_SIDES | {"negate"},
-    exp.Column: frozenset({"this"}),
-    exp.Identifier: frozenset({"this"}),
-    exp.Literal: frozenset({"this", "is_string"}),
-    exp.Neg: frozenset({"this"}),
-    # DATE '2010-03-31' comes as a cast; `_value` admits no other.
-    exp.Cast: frozenset({"this", "to"}),
-    exp.DataType: frozenset({"this"}),
+# Each sign of an order with its order, and the order it has when its sides change places.
+_ORDERS: Mapping[str, tuple[Order, Order]] = {
+    "<": (Order.LESS, Order.GREATER),
+    "<=": (Order.LESS_OR_EQUAL, Order.GREATER_OR_EQUAL),
+    ">": (Order.GREATER, Order.LESS),
+    ">=": (Order.GREATER_OR_EQUAL, Order.LESS_OR_EQUAL),
 }
-
-# What the parser takes for null, or for its test. A code may well be called unknown.
-_SYNONYMS = frozenset({"isnull", "notnull", "unknown"})
-_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
-
-# Each comparison with its order, and the order it has when its sides change places.
-_ORDERS: Mapping[type[exp.Expr], tuple[Order, Order]] = {
-    exp.LT: (Order.LESS, Order.GREATER),
-    exp.LTE: (Order.LESS_OR_EQUAL, Order.GREATER_OR_EQUAL),
-    exp.GT: (Order.GREATER, Order.LESS),
-    exp.GTE: (Order.GREATER_OR_EQUAL, Order.LESS_OR_EQUAL),
-}
+_UNEQUAL = ("<>", "!=")
 
 
 def parse_condition(text: str, dictionary: Dictionary) -> Condition:
     """The condition that `text` writes, in normal form.
 
     Raises:
-        InvalidRequestError: CRITERIA_SYNTAX, CRITERIA_TOO_LARGE, UNKNOWN_COLUMN, UNKNOWN_CODE, WRONG_TYPE,
+        InvalidRequestError: CRITERIA_SYNTAX, CRITERIA_TOO_LARGE, UNKNOWN_COLUMN, UNKNOWN_EVENTS, UNKNOWN_CODE, WRONG_TYPE,
             WRONG_OPERATOR. Nothing else escapes.
     """
     try:
@@ -100,155 +84,216 @@ def parse_condition(text: str, dictionary: Dictionary) -> Condition:
 
 def _read(text: str, dictionary: Dictionary) -> Condition:
     try:
-        tokens = scan(text)
+        condition = _Reader(text, dictionary).condition(parse_syntax(scan(text)))
+        verify_size(condition)
     except ScanError as error:
         code = "CRITERIA_TOO_LARGE" if error.too_large else "CRITERIA_SYNTAX"
         raise InvalidRequestError(code, problem=error.problem) from None
-    _verify_one_null(tokens)
-    tree = _parsed(text)
-    _verify_allowed(tree)
-    condition = _condition(tree, dictionary)
-    verify_size(condition)
+    except RecursionError:
+        # The scanner's limits leave a deep enough stack to any sensible caller; a caller near its end gets this.
+        raise too_deep_to_read() from None
     return condition
 
 
-def _verify_one_null(tokens: Sequence[Token]) -> None:
-    """Only `is null` and `is not null` ask for a missing value, whatever else the parser would take for them."""
-    words = [token.text if token.kind is Kind.WORD else "" for token in tokens]
-    for word, following, last in zip(["", *words], words, [*words[1:], ""], strict=False):
-        if following in _SYNONYMS:
-            raise _no_part(following)
-        if (following, last) == ("not", "null") and word != "is":
-            raise _no_part("not null")
+class _Reader:
+    """Gives a tree of what was written its meaning under a dictionary."""
+
+    def __init__(self, text: str, dictionary: Dictionary) -> None:
+        self._text = text
+        self._dictionary = dictionary
+        self._table: EventTable | None = None
+        """Whose columns are meant: inside a condition on events those of the table."""
+
+    def condition(self, node: Node) -> Condition:
+        match node:
+            case Joined(word, parts):
+                return (all_of if word == "and" else any_of)([self.condition(part) for part in parts])
+            case Not(part):
+                return negate(self.condition(part))
+            case Test():
+                found = (
+                    self._counted(node) if any(isinstance(each, Events) for each in node.operands) else self._test(node)
+                )
+                return negate(found) if node.negated else found
+            case Events(word="any"):
+                return happened(*self._events(node), 1)
+            case Events():
+                raise syntax_error(
+                    phrase("count(...) is compared with a number"), to_type(f"{self._written(node)} >= 2")
+                )
+            case Name():
+                raise self._alone(node)
+            case Value():
+                raise syntax_error(phrase("a column or a value stands alone, without a comparison"))
+
+    # --- columns -----------------------------------------------------------------------------------------------------
+
+    def _test(self, test: Test) -> Condition:
+        if test.operator in (*_ORDERS, *_UNEQUAL, "="):
+            return self._comparison(test)
+        column = self._column(test.operands[0], test)
+        values = test.operands[1:]
+        match test.operator:
+            case "null":
+                return negate(present(column))
+            case "like":
+                return like(column, values[0].text if isinstance(values[0], Value) else "")
+            case "under":
+                return under(column, [_code(value) for value in values])
+            case "between":
+                return _between(column, *(_value(column, value) for value in values))
+            case _:
+                return equal(column, [_value(column, value) for value in values])
+
+    def _comparison(self, test: Test) -> Condition:
+        left, right = test.operands
+        flipped = isinstance(right, Name)
+        if flipped and isinstance(left, Name):
+            raise syntax_error(phrase("two columns cannot be compared with each other"))
+        column = self._column(right if flipped else left, test)
+        value = _value(column, left if flipped else right)
+        if test.operator in _ORDERS:
+            return compare(column, _ORDERS[test.operator][flipped], value)
+        found = equal(column, [value])
+        return negate(found) if test.operator in _UNEQUAL else found
+
+    def _column(self, node: Node, test: Test) -> Column:
+        if not isinstance(node, Name):
+            raise one_sided()
+        scope = self._dictionary if self._table is None else self._table
+        try:
+            return scope.column(node.text)
+        except InvalidRequestError as error:
+            instead = self._elsewhere(node, test)
+            if not instead:
+                raise
+            raise InvalidRequestError(error.code, **{**error.details, "instead": instead}) from None
+
+    def _elsewhere(self, name: Name, test: Test) -> str:
+        """Where the column that is meant belongs, if it is one of events, or of people."""
+        if self._table is not None:
+            if self._dictionary.find(name.text) is None:
+                return ""
+            return phrase(
+                "'{name}' is a column of people and stands outside any(...) and count(...). The events '{events}' have: {columns}",
+                name=name.text,
+                events=self._table.name,
+                columns=listed(self._table.names),
+            )
+        table = next((table for table in self._dictionary.events if name.text in table.names), None)
+        if table is not None:
+            return phrase(
+                "'{name}' is a column of the events '{events}'. Type: {text}",
+                name=name.text,
+                events=table.name,
+                text=f"any({table.name} where {self._written(test)})",
+            )
+        if self._dictionary.find_events(name.text) is not None:
+            return phrase("'{name}' are events. Type: {text}", name=name.text, text=f"any({name.text})")
+        return ""
+
+    def _alone(self, name: Name) -> InvalidRequestError:
+        instead = "" if self._dictionary.find_events(name.text) is None else to_type(f"any({name.text})")
+        return syntax_error(phrase("a column or a value stands alone, without a comparison"), instead)
+
+    # --- events ------------------------------------------------------------------------------------------------------
+
+    def _counted(self, test: Test) -> Condition:
+        events, values = test.operands[0], test.operands[1:]
+        flipped = not isinstance(events, Events)
+        if flipped:
+            events, values = test.operands[-1], test.operands[:-1]
+        if not isinstance(events, Events) or not all(isinstance(value, Value) for value in values):
+            raise syntax_error(phrase("any(...) and count(...) cannot be compared with each other, or with columns"))
+        if events.word == "any":
+            meant = f"count{self._written(test)[len('any') :]}" if not flipped else ""
+            raise syntax_error(
+                phrase("any(...) is true or false by itself, and count(...) is compared"), to_type(meant)
+            )
+        table, where = self._events(events)
+        numbers = [_number_of_events(value) for value in values]
+        match test.operator:
+            case "between":
+                low, high = numbers
+                if low > high:
+                    raise _bounds_changed(f"{self._written(events)} between {high} and {low}")
+                return counted(table, where, low, high)
+            case "=" | "in":
+                return any_of([counted(table, where, number, number) for number in numbers])
+            case "<>" | "!=":
+                return negate(counted(table, where, numbers[0], numbers[0]))
+            case sign if sign in _ORDERS:
+                return _ordered(table, where, _ORDERS[sign][flipped], numbers[0])
+            case _:
+                raise syntax_error(phrase("count(...) is compared with a number"))
+
+    def _events(self, node: Events) -> tuple[EventTable, Condition | None]:
+        if self._table is not None:
+            raise syntax_error(phrase("any(...) and count(...) hold no other any(...) or count(...)"))
+        name = node.table.text
+        if self._dictionary.find_events(name) is None and self._dictionary.find(name) is not None:
+            raise syntax_error(phrase("'{name}' is a column, and {word}(...) takes events", name=name, word=node.word))
+        table = self._dictionary.event_table(name)
+        if node.where is None:
+            return table, None
+        self._table = table
+        try:
+            return table, self.condition(node.where)
+        finally:
+            self._table = None
+
+    def _written(self, node: Node) -> str:
+        return self._text[node.start : node.end]
 
 
-def _parsed(text: str) -> exp.Expr:
-    try:
-        return sqlglot.parse_one(text, into=exp.Condition)
-    except SqlglotError as error:
-        places = getattr(error, "errors", None) or [{}]
-        place = shown(str(places[0].get("highlight", "")))
-        raise _syntax(phrase("it makes no sense near '{place}'", place=place)) from None
-    except RecursionError:
-        # The scanner's limits leave a deep enough stack to any sensible caller; a caller near its end gets this.
-        raise InvalidRequestError("CRITERIA_TOO_LARGE", problem=phrase("it is nested too deep")) from None
+def _ordered(table: EventTable, where: Condition | None, order: Order, number: int) -> Condition:
+    match order:
+        case Order.GREATER_OR_EQUAL:
+            return counted(table, where, number, None)
+        case Order.GREATER:
+            return counted(table, where, number + 1, None)
+        case Order.LESS_OR_EQUAL:
+            return counted(table, where, 0, number)
+        case Order.LESS:
+            return counted(table, where, 0, number - 1)
 
 
-def _verify_allowed(tree: exp.Expr) -> None:
-    for node in tree.walk():
-        allowed = _ALLOWED.get(type(node))
-        if isinstance(node, _ARITHMETIC):
-            raise _syntax(phrase("there is no arithmetic"))
-        if allowed is None:
-            raise _no_part(node.key)
-        if any(value and name not in allowed for name, value in node.args.items()):
-            raise _syntax(phrase("'{word}' is used in a way that is not allowed", word=node.key))
-
-
-def _condition(node: exp.Expr, dictionary: Dictionary) -> Condition:
-    node = _bare(node)
-    match node:
-        case exp.And():
-            return all_of([_condition(part, dictionary) for part in _parts(node, exp.And)])
-        case exp.Or():
-            return any_of([_condition(part, dictionary) for part in _parts(node, exp.Or)])
-        case exp.Not():
-            return negate(_condition(node.this, dictionary))
-        case _:
-            return _of_column(node, dictionary)
-
-
-def _of_column(node: exp.Expr, dictionary: Dictionary) -> Condition:
-    match node:
-        case exp.In():
-            column = _column(node.this, dictionary)
-            return equal(column, _values(column, node.expressions))
-        case exp.Between():
-            column = _column(node.this, dictionary)
-            return _between(column, _value(column, node.args["low"]), _value(column, node.args["high"]))
-        case exp.Is(expression=exp.Null()):
-            return negate(present(_column(node.this, dictionary)))
-        case exp.Like():
-            matching = like(_column(node.this, dictionary), _pattern(node.expression))
-            return negate(matching) if node.args.get("negate") else matching
-        case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
-            return _comparison(node, dictionary)
-        case _:
-            raise _syntax(phrase("a column or a value stands alone, without a comparison"))
-
-
-def _parts(node: exp.Expr, kind: type[exp.Expr]) -> Iterator[exp.Expr]:
-    # A chain of hundreds of `and` is hundreds of nodes deep on its left side: walk it, never recurse.
-    waiting = [node]
-    while waiting:
-        current = waiting.pop()
-        if isinstance(current, kind):
-            waiting += [current.args["expression"], current.this]
-        else:
-            yield current
-
-
-def _comparison(node: exp.Expr, dictionary: Dictionary) -> Condition:
-    left, right = _bare(node.this), _bare(node.args["expression"])
-    flipped = isinstance(right, exp.Column)
-    if flipped and isinstance(left, exp.Column):
-        raise _syntax(phrase("two columns cannot be compared with each other"))
-    column = _column(right if flipped else left, dictionary)
-    value = _value(column, left if flipped else right)
-    if isinstance(node, exp.EQ):
-        return equal(column, [value])
-    if isinstance(node, exp.NEQ):
-        return negate(equal(column, [value]))
-    return compare(column, _ORDERS[type(node)][flipped], value)
-
-
-def _column(node: exp.Expr, dictionary: Dictionary) -> Column:
-    bare = _bare(node)
-    if not isinstance(bare, exp.Column):
-        raise _one_sided()
-    return dictionary.column(bare.name.lower())
-
-
-def _values(column: Column, nodes: list[exp.Expr]) -> list[Literal]:
-    if not nodes:
-        raise _syntax(phrase("a list of values is empty"))
-    return [_value(column, node) for node in nodes]
+def _number_of_events(node: Node) -> int:
+    if not isinstance(node, Value) or node.kind != "number" or not node.text.removeprefix("-").isdecimal():
+        raise syntax_error(phrase("count(...) is compared with whole numbers"))
+    return int(node.text)
 
 
 def _between(column: Column, low: Literal, high: Literal) -> Condition:
     condition = between(column, low, high)
     # Both are of the column's one type by now, so that they can be ordered. Nobody pays for a slip that matches nobody.
     if low > high:  # type: ignore[operator]
-        raise InvalidRequestError(
-            "CRITERIA_SYNTAX",
-            problem=phrase("the first bound of between is above the second, so that nobody would match"),
-            instead=to_type(f"{column.name} between {literal_text(high)} and {literal_text(low)}"),
-        )
+        raise _bounds_changed(f"{column.name} between {literal_text(high)} and {literal_text(low)}")
     return condition
 
 
-def _pattern(node: exp.Expr) -> str:
-    if not (isinstance(node, exp.Literal) and node.is_string):
-        raise _syntax(phrase("like takes the beginning of a code, with one % at its end"))
-    return str(node.name)
+def _bounds_changed(instead: str) -> InvalidRequestError:
+    return syntax_error(
+        phrase("the first bound of between is above the second, so that nobody would match"), to_type(instead)
+    )
 
 
-def _value(column: Column, node: exp.Expr) -> Literal:
-    match _bare(node):
-        case exp.Literal(is_string=True) as literal:
-            return _quoted(column, literal.name)
-        case exp.Literal() as literal:
-            return _number(column, literal.name)
-        case exp.Neg(this=exp.Literal(is_string=False) as literal):
-            return _number(column, f"-{literal.name}")
-        case exp.Cast(this=exp.Literal(is_string=True) as literal, to=exp.DataType(this=exp.DType.DATE)):
-            return _date(column, literal.name)
-        case _:
-            raise _one_sided()
+def _code(node: Node) -> str:
+    if not isinstance(node, Value) or node.kind != "string":
+        raise syntax_error(phrase("under takes codes in single quotes"))
+    return node.text
 
 
-def _quoted(column: Column, text: str) -> Literal:
-    return _date(column, text) if column.type is ColumnType.DATE else text
+def _value(column: Column, node: Node) -> Literal:
+    if not isinstance(node, Value):
+        raise one_sided()
+    match node.kind:
+        case "number":
+            return _number(column, node.text)
+        case "date":
+            return _date(column, node.text)
+        case "string":
+            return _date(column, node.text) if column.type is ColumnType.DATE else node.text
 
 
 def _number(column: Column, text: str) -> int:
@@ -263,21 +308,3 @@ def _date(column: Column, text: str) -> Literal:
         return parse_date(text)
     except ValueError:
         raise not_a_date(column, text) from None
-
-
-def _bare(node: exp.Expr) -> exp.Expr:
-    while isinstance(node, exp.Paren):
-        node = node.this
-    return node
-
-
-def _one_sided() -> InvalidRequestError:
-    return _syntax(phrase("a comparison needs a column on one side and values on the other"))
-
-
-def _no_part(word: str) -> InvalidRequestError:
-    return _syntax(phrase("'{word}' is no part of a condition", word=word))
-
-
-def _syntax(problem: str) -> InvalidRequestError:
-    return InvalidRequestError("CRITERIA_SYNTAX", problem=problem)

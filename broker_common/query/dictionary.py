@@ -333,6 +333,18 @@ class Dictionary:
     def find_events(self, name: str) -> EventTable | None:
         return next((table for table in self.events if table.name == name), None)
 
+    def event_table(self, name: str) -> EventTable:
+        """The event table of exactly this name.
+
+        Raises:
+            InvalidRequestError: UNKNOWN_EVENTS, with the nearest names.
+        """
+        table = self.find_events(name)
+        if table is None:
+            names = [each.name for each in self.events]
+            raise InvalidRequestError("UNKNOWN_EVENTS", events=shown(name), nearest=nearest(name, names))
+        return table
+
     def to_wire(self) -> dictionary_pb2.Dictionary:
         return dictionary_pb2.Dictionary(
             columns=[_column_to_wire(column) for column in self.columns],

@@ -7,7 +7,7 @@ on what is read while it is being built are the reader's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import date
 
 from broker_common.errors import InvalidRequestError
@@ -18,17 +18,20 @@ from broker_common.query.condition import (
     AnyOf,
     Comparison,
     Condition,
+    Happened,
     Literal,
     Membership,
     Negation,
     Order,
     Presence,
+    Under,
 )
-from broker_common.query.dictionary import Column, ColumnType, listed, nearest, shown
+from broker_common.query.dictionary import Column, ColumnType, EventTable, listed, nearest, shown
 from broker_common.query.remedies import (
     instead_of_code,
     instead_of_date,
     instead_of_literal,
+    instead_of_long_list,
     instead_of_pattern,
     instead_of_prefix,
 )
@@ -38,6 +41,8 @@ from broker_common.query.remedies import (
 MAX_DEPTH = 12
 MAX_TERMS = 100
 MAX_LITERALS = 1_000
+# Of one person's events: a count is compared with numbers up to here.
+MAX_AT_LEAST = 1_000
 
 _SMALLEST_INTEGER, _LARGEST_INTEGER = -(2**63), 2**63 - 1
 
@@ -73,7 +78,73 @@ def like(column: Column, pattern: str) -> Condition:
     codes = [code for code in column.values if code.startswith(prefix)]
     if not codes:
         raise _unknown_code(column, pattern, instead_of_prefix(column, prefix))
-    return equal(column, codes)
+    return equal(column, codes) if len(codes) <= MAX_LITERALS else _whole_branches(column, pattern, codes)
+
+
+def _whole_branches(column: Column, pattern: str, codes: Collection[str]) -> Condition:
+    """Codes that are too many to be named, by the few that stand above all others, if nothing else stands under these."""
+    found = set(codes)
+    tops = [code for code in codes if found.isdisjoint(column.codes[column.positions[code]].under)]
+    if len(tops) <= MAX_LITERALS and all(column.descendants(code) <= found for code in tops):
+        return under(column, tops)
+    raise InvalidRequestError(
+        "CRITERIA_TOO_LARGE",
+        problem=phrase(
+            "{pattern} stands for {codes} codes, and it may name {most} values",
+            pattern=literal_text(shown(pattern)),
+            codes=len(codes),
+            most=MAX_LITERALS,
+        ),
+        instead=instead_of_long_list(column, prefix=pattern[:-1]),
+    )
+
+
+def under(column: Column, codes: Iterable[str]) -> Condition:
+    """`column under code`, or `column under (code, ...)`; at least one code.
+
+    Raises:
+        InvalidRequestError: WRONG_OPERATOR, UNKNOWN_CODE.
+    """
+    if column.type is not ColumnType.CODE:
+        raise wrong_operator(column, "under")
+    distinct = sorted(set(codes))
+    for code in distinct:
+        _verify_code(column, code)
+    if not column.has_hierarchy:
+        raise wrong_operator(column, "under", phrase("codes none of which stands under another"))
+    return Under(column.name, tuple(distinct))
+
+
+def happened(events: EventTable, where: Condition | None, at_least: int) -> Condition:
+    """`count(events where condition) >= at_least`; the condition is on columns of the table.
+
+    Raises:
+        InvalidRequestError: CRITERIA_SYNTAX.
+    """
+    if not 1 <= at_least <= MAX_AT_LEAST:
+        raise InvalidRequestError(
+            "CRITERIA_SYNTAX",
+            problem=phrase("count(...) is compared with numbers up to {most}", most=MAX_AT_LEAST),
+        )
+    return Happened(events.name, where, at_least)
+
+
+def counted(events: EventTable, where: Condition | None, least: int, most: int | None) -> Condition:
+    """`count(events where condition) between least and most`; without `most` at least `least`.
+
+    Raises:
+        InvalidRequestError: CRITERIA_SYNTAX, also if everybody or nobody has so many.
+    """
+    if most is not None and most < max(least, 0):
+        raise InvalidRequestError("CRITERIA_SYNTAX", problem=phrase("nobody has fewer than 0 events"))
+    bounds = [happened(events, where, least)] if least > 0 else []
+    if most is not None:
+        bounds.append(negate(happened(events, where, most + 1)))
+    if not bounds:
+        raise InvalidRequestError(
+            "CRITERIA_SYNTAX", problem=phrase("everybody has 0 events or more, so that everybody would match")
+        )
+    return all_of(bounds)
 
 
 def compare(column: Column, order: Order, literal: Literal) -> Condition:
@@ -143,6 +214,11 @@ def too_deep() -> InvalidRequestError:
     return _too_large(phrase("it is nested more than {most} deep", most=MAX_DEPTH))
 
 
+def too_deep_to_read() -> InvalidRequestError:
+    """The error for a text that somebody without a stack to read it has been given."""
+    return _too_large(phrase("it is nested too deep"))
+
+
 def too_many_terms() -> InvalidRequestError:
     """The error for comparisons beyond the limit."""
     return _too_large(phrase("it has more than {most} comparisons", most=MAX_TERMS))
@@ -158,7 +234,7 @@ def _too_large(problem: str) -> InvalidRequestError:
 
 
 def count_terms(condition: Condition) -> int:
-    """How many comparisons there are in it."""
+    """How many comparisons there are in it, those of events included; to have had events is one as well."""
     return _measured(condition)[1]
 
 
@@ -175,9 +251,10 @@ def not_a_date(column: Column, text: str) -> InvalidRequestError:
     return wrong_type(column, found, instead_of_date(text))
 
 
-def wrong_operator(column: Column, operator: str) -> InvalidRequestError:
-    """The error for an operator that is not defined for the column's type."""
-    return InvalidRequestError("WRONG_OPERATOR", column=column.name, expected=column.type.value, operator=operator)
+def wrong_operator(column: Column, operator: str, holds: str = "") -> InvalidRequestError:
+    """The error for an operator that is not defined for what the column holds."""
+    expected = holds or column.type.value
+    return InvalidRequestError("WRONG_OPERATOR", column=column.name, expected=expected, operator=operator)
 
 
 def _in_order(parts: Iterable[Condition]) -> tuple[Condition, ...]:
@@ -190,15 +267,16 @@ def _measured(condition: Condition) -> tuple[int, int, int]:
     match condition:
         case Comparison():
             return 0, 1, 1
-        case Membership(_, literals):
-            return 0, 1, len(literals)
+        case Membership(_, named) | Under(_, named):
+            return 0, 1, len(named)
         case Presence():
             return 0, 1, 0
-        case Negation(part):
-            depth, terms, size = _measured(part)
-            return depth + 1, terms, size
+        case Happened(_, where, _):
+            depth, terms, size = (-1, 0, 0) if where is None else _measured(where)
+            return depth + 1, terms + 1, size
         case _:
-            depths, terms_each, sizes = zip(*map(_measured, condition.parts), strict=True)
+            inner = (condition.part,) if isinstance(condition, Negation) else condition.parts
+            depths, terms_each, sizes = zip(*map(_measured, inner), strict=True)
             return max(depths) + 1, sum(terms_each), sum(sizes)
 
 

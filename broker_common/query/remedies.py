@@ -77,6 +77,15 @@ def instead_of_prefix(column: Column, prefix: str) -> str:
     )
 
 
+def instead_of_long_list(column: Column, prefix: str) -> str:
+    """For `like` with more codes than may be named: one that stands above them, if there is one, or a longer beginning."""
+    if prefix in column.positions and len(column.descendants(prefix)) > 1:
+        return to_type(f"{column.name} under {literal_text(prefix)}")
+    if column.has_hierarchy:
+        return phrase("Name a code that stands above them: {text}", text=f"{column.name} under '...'")
+    return phrase("Type a longer beginning, or split the study into several questions.")
+
+
 def instead_of_pattern(column: Column, pattern: str) -> str:
     """For `like` with a pattern that is not the beginning of a code."""
     if pattern == "%":

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
 
@@ -20,11 +20,11 @@ from broker_common.query.dictionary import shown
 # Far more than a person writes; checked before anything of a text is read.
 MAX_TEXT_CHARACTERS = 4_000
 MAX_TOKENS = 2_000
-# Parentheses plus `not`s around any one place. A grammar of recursive descent uses some 25 frames for each.
+# Parentheses plus `not`s around any one place. The grammar uses four frames for each.
 MAX_NESTING = 16
 
 _COMPARISONS = frozenset({"=", "<>", "!=", "<", "<=", ">", ">="})
-_WORDS_BEFORE_PARENTHESIS = frozenset({"and", "between", "by", "in", "not", "or"})
+_WORDS_BEFORE_PARENTHESIS = frozenset({"and", "any", "between", "by", "count", "in", "not", "or", "under", "where"})
 
 _TOKEN = re.compile(
     r"""
@@ -61,6 +61,8 @@ class Token:
 
     kind: Kind
     text: str
+    start: int = field(default=0, compare=False)
+    end: int = field(default=0, compare=False)
 
 
 class ScanError(ValueError):
@@ -99,23 +101,24 @@ def _tokens(text: str) -> list[Token]:
             raise ScanError(_strange(text, position))
         position = match.end()
         if match.lastgroup != "space":
-            tokens.append(_token(Kind(match.lastgroup), match.group()))
+            kind = Kind(match.lastgroup)
+            tokens.append(Token(kind, _content(kind, match.group()), match.start(), match.end()))
     return tokens
 
 
-def _token(kind: Kind, text: str) -> Token:
+def _content(kind: Kind, text: str) -> str:
     match kind:
         case Kind.WORD:
-            return Token(kind, text.lower())
+            return text.lower()
         case Kind.STRING:
             content = text[1:-1].replace("''", "'")
             if not content.isprintable():
                 raise ScanError(phrase("a quoted value holds a character that cannot be printed"))
-            return Token(kind, content)
+            return content
         case Kind.SIGN if text not in _COMPARISONS and text not in "(),":
             raise ScanError(phrase("{sign} is no comparison", sign=shown(text)))
         case _:
-            return Token(kind, text)
+            return text
 
 
 def _strange(text: str, position: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import date
@@ -16,13 +17,26 @@ from pathlib import Path
 
 from broker_common.errors import InternalError
 from broker_common.privacy.policy import Policy
-from broker_common.query.condition import AllOf, AnyOf, Comparison, Condition, Membership, Negation, Order, Presence
-from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, Column, ColumnType, Dictionary
+from broker_common.query.condition import (
+    AllOf,
+    AnyOf,
+    Comparison,
+    Condition,
+    Happened,
+    Literal,
+    Membership,
+    Negation,
+    Order,
+    Presence,
+    Under,
+)
+from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, Column, ColumnType, Dictionary, EventTable
 from broker_common.query.question import REST
 from researcher_node.study.design import Row, Study
 
 # For a node to say that it is ready, and to end.
 _END_SECONDS = 30.0
+# A row of a file: a person, or an event.
 Person = Mapping[str, str]
 Predicate = Callable[[Person], bool]
 
@@ -79,7 +93,8 @@ def true_counts(study: Study, directory: Path, health: Dictionary) -> list[tuple
     """For each question of the study the exact number of people in each cell, from the sources of both nodes."""
     with (directory / "census" / "people.csv").open(encoding="utf-8", newline="") as file:
         census = {row["health_card"]: row for row in csv.DictReader(file) if row["health_card"]}
-    predicates = [_predicate(ask.where, health) for ask in study.asks]
+    sources = _Sources(directory / "health", health)
+    predicates = [sources.predicate(ask.where) for ask in study.asks]
     cell_of = _cell_of(study)
     # One person may have several cards, and is counted once.
     found: list[list[set[str]]] = [[set() for _ in study.cells] for _ in study.asks]
@@ -104,24 +119,53 @@ def _cell_of(study: Study) -> Callable[[Person], int | None]:
     return (lambda _: rest) if variable is None else lambda row: places.get(row[variable], rest)
 
 
-def _predicate(condition: Condition, health: Dictionary) -> Predicate:
+class _Sources:
+    """What conditions mean for the rows of a folder's files."""
+
+    def __init__(self, folder: Path, health: Dictionary) -> None:
+        self._folder = folder
+        self._health = health
+
+    def predicate(self, condition: Condition, scope: Dictionary | EventTable | None = None) -> Predicate:
+        """Whether a row of `scope` meets the condition; by default a person."""
+        match condition:
+            case Negation(part):
+                holds = self.predicate(part, scope)
+                return lambda person: not holds(person)
+            case AllOf(parts):
+                each = [self.predicate(part, scope) for part in parts]
+                return lambda person: all(holds(person) for holds in each)
+            case AnyOf(parts):
+                each = [self.predicate(part, scope) for part in parts]
+                return lambda person: any(holds(person) for holds in each)
+            case Happened():
+                return self._happened(condition)
+            case _:
+                return _of_column(condition, (scope or self._health).column(condition.column))
+
+    def _happened(self, happened: Happened) -> Predicate:
+        table = self._health.event_table(happened.events)
+        holds = (lambda _: True) if happened.where is None else self.predicate(happened.where, table)
+        times: Counter[str] = Counter()
+        with (self._folder / f"{table.name}.csv").open(encoding="utf-8", newline="") as file:
+            times.update(event["health_card"] for event in csv.DictReader(file) if holds(event))
+        return lambda person: times[person["health_card"]] >= happened.at_least
+
+
+def _of_column(condition: Comparison | Membership | Presence | Under, column: Column) -> Predicate:
     match condition:
-        case Membership(name, literals):
-            column, wanted = health.column(name), set(literals)
-            return lambda person: not wanted.isdisjoint(_values(column, person[name]))
-        case Comparison(name, order, literal):
-            return _comparison(health.column(name), order, literal)
+        case Comparison(_, order, literal):
+            return _comparison(column, order, literal)
+        case Membership(_, literals):
+            return _among(column, frozenset(literals))
+        case Under(_, codes):
+            return _among(column, frozenset().union(*map(column.descendants, codes)))
         case Presence(name):
             return lambda person: bool(person[name])
-        case Negation(part):
-            holds = _predicate(part, health)
-            return lambda person: not holds(person)
-        case AllOf(parts):
-            each = [_predicate(part, health) for part in parts]
-            return lambda person: all(holds(person) for holds in each)
-        case AnyOf(parts):
-            each = [_predicate(part, health) for part in parts]
-            return lambda person: any(holds(person) for holds in each)
+
+
+def _among(column: Column, wanted: frozenset[Literal]) -> Predicate:
+    return lambda person: not wanted.isdisjoint(_values(column, person[column.name]))
 
 
 def _comparison(column: Column, order: Order, literal: int | date) -> Predicate:

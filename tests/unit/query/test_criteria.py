@@ -90,7 +90,7 @@ def test_caller_near_the_end_of_its_stack_gets_a_typed_error() -> None:
         except InvalidRequestError as error:
             codes.append(error.code)
 
-    below(sys.getrecursionlimit() - len(inspect.stack()) - 150, attempt)
+    below(sys.getrecursionlimit() - len(inspect.stack()) - 60, attempt)
     assert codes == ["CRITERIA_TOO_LARGE"]
 
 

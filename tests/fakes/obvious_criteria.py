@@ -1,0 +1,103 @@
+"""Whether one person meets a condition, by the words of `condition`: slow, obvious, and without any code of the nodes.
+
+person = ObviousPerson({"age": {70}, "drug": {"A10", "C07"}}, {"stay": [{"cause": "I21", "days": 4}, {"cause": None, "days": 1}]})
+meets(condition, person, dictionary)
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any, TypeAlias
+
+from broker_common.query.condition import (
+    AllOf,
+    AnyOf,
+    Comparison,
+    Condition,
+    Happened,
+    Membership,
+    Negation,
+    Order,
+    Presence,
+    Under,
+)
+from broker_common.query.dictionary import Column, Dictionary, EventTable
+
+Value: TypeAlias = int | str | date
+"""A whole number, a published code, or a day."""
+
+_COMPARE: Mapping[Order, Callable[[Any, Any], bool]] = {
+    Order.LESS: operator.lt,
+    Order.LESS_OR_EQUAL: operator.le,
+    Order.GREATER: operator.gt,
+    Order.GREATER_OR_EQUAL: operator.ge,
+}
+
+
+@dataclass(frozen=True)
+class ObviousPerson:
+    """What is known of a person: the values in each column, none if it is left out, and the rows of each event table."""
+
+    values: Mapping[str, Collection[Value]]
+    events: Mapping[str, Sequence[Mapping[str, Value | None]]] = field(default_factory=dict)
+
+
+def meets(condition: Condition, person: ObviousPerson, dictionary: Dictionary) -> bool:
+    """Whether the condition is true of the person."""
+
+    def happens(happened: Happened) -> bool:
+        table = dictionary.find_events(happened.events)
+        assert table is not None
+        rows = person.events.get(table.name, ())
+        return sum(happened.where is None or _holds(happened.where, _of_event(row), table, None) for row in rows) >= (
+            happened.at_least
+        )
+
+    return _holds(condition, person.values, dictionary, happens)
+
+
+def _of_event(row: Mapping[str, Value | None]) -> Mapping[str, Collection[Value]]:
+    return {name: () if value is None else (value,) for name, value in row.items()}
+
+
+def _holds(
+    condition: Condition,
+    values: Mapping[str, Collection[Value]],
+    scope: Dictionary | EventTable,
+    happens: Callable[[Happened], bool] | None,
+) -> bool:
+    match condition:
+        case AllOf(parts):
+            return all(_holds(part, values, scope, happens) for part in parts)
+        case AnyOf(parts):
+            return any(_holds(part, values, scope, happens) for part in parts)
+        case Negation(part):
+            return not _holds(part, values, scope, happens)
+        case Happened():
+            assert happens is not None, "there are no events in an event"
+            return happens(condition)
+        case _:
+            return _holds_of_column(condition, values.get(condition.column, ()), scope.column(condition.column))
+
+
+def _holds_of_column(
+    condition: Comparison | Membership | Presence | Under, values: Collection[Value], column: Column
+) -> bool:
+    match condition:
+        case Presence():
+            return len(values) > 0
+        case Membership(_, literals):
+            return any(value in literals for value in values)
+        case Comparison(_, order, literal):
+            return any(_COMPARE[order](value, literal) for value in values)
+        case Under(_, codes):
+            return any(_stands_under(str(value), codes, column) for value in values)
+
+
+def _stands_under(code: str, wanted: Collection[str], column: Column) -> bool:
+    """Whether the code is one of those, or stands under a code that does."""
+    above = column.codes[column.positions[code]].under
+    return code in wanted or any(_stands_under(parent, wanted, column) for parent in above)
