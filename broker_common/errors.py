@@ -518,6 +518,11 @@ REASONS: Mapping[str, Reason] = {
     "NOTHING_LOADED": Reason(
         RefusedError, "No {what} has been loaded.", "The operator loads it with 'tripartite {role} load'."
     ),
+    "NOTHING_ADOPTED": Reason(
+        RefusedError,
+        "The {role} agency has adopted no dictionary.",
+        "Its operator writes one and adopts it with 'tripartite dictionary adopt'; data is loaded under it.",
+    ),
     "DICTIONARY_CHANGED": Reason(
         RefusedError,
         "The {role} agency's data was loaded under another dictionary than the one that its program has now.",
@@ -560,6 +565,11 @@ REASONS: Mapping[str, Reason] = {
     ),
     # The file's name carries the line, the problem is a sentence.
     "DICTIONARY_INVALID": Reason(InvalidRequestError, "{file}: {problem}", "{remedy}"),
+    "DICTIONARY_OLD": Reason(
+        InvalidRequestError,
+        "The dictionary has version {version}, and version {newest}, which means something else, is the newest that was adopted.",
+        "Nothing was changed. Give the dictionary a version above {newest}; only labels may change under a version.",
+    ),
     "DICTIONARY_UNUSABLE": Reason(
         InvalidRequestError,
         "Data cannot be stored under this dictionary: column '{column}' {problem}.",

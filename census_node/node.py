@@ -16,9 +16,11 @@ from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.accounting import price
+from broker_common.query.dictionary import Dictionary
 from broker_common.query.ticket import Researcher, VerifiedTicket
+from broker_common.storage.dictionaries import Dictionaries
 from broker_common.storage.journal import Journal
-from broker_common.storage.loads import LoadFolder, verify_dictionary
+from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Slots, encode_entry
 from broker_common.values import Clock, Randomness, parse_base64
@@ -36,7 +38,6 @@ from census_node.query.publishing import Publishing
 from census_node.query.quoting import Quotes
 from census_node.query.refusals import Refusing
 from census_node.query.reservations import Reservations
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.registry import OpenRegistries
 from census_node.registry.rosters import RosterFolder
 from census_node.registry.staging import RosterName, Rosters
@@ -72,6 +73,7 @@ class CensusNode:
         *,
         keys: Keys,
         loads: LoadFolder,
+        dictionaries: Dictionaries,
         samples: SampleFolder,
         snapshots: SnapshotFolder,
         slot_secrets: SlotSecrets,
@@ -85,6 +87,7 @@ class CensusNode:
         self.publication = publication
         self.clock = clock
         self.slots = SlotBook()
+        self._dictionaries = dictionaries
         self._slot_secrets = slot_secrets
         self._oversight = oversight
         self._committing = threading.Lock()
@@ -117,7 +120,7 @@ class CensusNode:
             journal,
             samples=samples,
             slot_secrets=slot_secrets,
-            people=self._people,
+            registry=registries.registry,
             passes=self._passes,
             key=keys.answer,
             oversight=oversight,
@@ -131,6 +134,7 @@ class CensusNode:
         self._reserving = threading.Lock()
         self.quotes = Quotes(
             journal,
+            dictionaries=dictionaries,
             publication=publication,
             slots=self.slots,
             reservations=self._reservations,
@@ -176,14 +180,15 @@ class CensusNode:
         with self.journal.reading() as state:
             return in_force(state)
 
-    def verify_dictionary(self) -> None:
-        """Return only if the registry in force was loaded under the dictionary that questions are read with.
+    def dictionary(self) -> Dictionary:
+        """What questions are read with: the dictionary of the load in force.
 
         Raises:
-            RefusedError: DICTIONARY_CHANGED.
+            RefusedError: NOTHING_LOADED.
         """
         with self.journal.reading() as state:
-            verify_dictionary(state, state.load, CENSUS_DICTIONARY)
+            in_force(state)
+            return self._dictionaries.of_load(state, state.load)
 
     def signed_policy(self) -> policy_pb2.SignedPolicy:
         """The policy in force with the agency's signature, as it was adopted."""
@@ -207,7 +212,7 @@ class CensusNode:
             census_release=now.census_release,
             now_ms=self.journal.now(),
             verify_open=self._verify_open,
-            verify_dictionary=self.verify_dictionary,
+            dictionary=self.dictionary(),
             verify_slot=self._verify_slot,
             is_charged=self._is_charged,
             roster=self.rosters.usable,
@@ -296,8 +301,7 @@ class CensusNode:
 
         No sample may arrive meanwhile: what no charge names is swept away, and every noise slot that is left is void.
 
-        A charge whose answer cannot be made, because its sample or registry is gone or because its registry was loaded under
-        another dictionary, stays unanswered, for the operator to see; it does not keep the others from their answers.
+        A charge whose answer cannot be made, because its sample or registry is gone, stays unanswered, for the operator to see; it does not keep the others from their answers.
         """
         with self.journal.reading():
             pending = Outbox(self.journal.db).all_pending()

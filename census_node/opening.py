@@ -18,7 +18,6 @@ from broker_common.crypto.commitments import SALT_BYTES
 from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.dashboard.beside import dashboard_beside, watch_certificates
-from broker_common.errors import InvalidRequestError
 from broker_common.monitoring import Monitor
 from broker_common.privacy.report import Charges
 from broker_common.rpc.cards import CardService
@@ -48,7 +47,6 @@ from census_node.node import CensusNode, Keys
 from census_node.operator.operating import Confirmation, Done, adopt, sign_again
 from census_node.operator.proposals import Proposal, ProposalFolder
 from census_node.query.admission import Recovered
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.loading import LoadReport, read_registry, verify_declared, verify_delays
 from census_node.registry.registry import OpenRegistries, forget_old_loads
 from census_node.registry.relinking import relink_registry
@@ -128,15 +126,6 @@ class CensusHome(AgencyHome[CensusState]):
         with self.journal() as journal, journal.reading() as state:
             return self._key_of(own_card(state.membership), purpose, journal.now())
 
-    def _key_of(self, card: VerifiedCard, purpose: Purpose, now_ms: int) -> SigningKey:
-        try:
-            return self.keyring.signing(card, purpose, now_ms)
-        except InvalidRequestError as error:
-            if error.code != "SECRET_MISSING":
-                raise
-            details = {name: error.details[name] for name in ("reference", "problem")}
-            raise InvalidRequestError("KEY_MISSING", what=purpose.value, name=purpose.value, **details) from error
-
     def open_journal(self, *, create: bool = False) -> Journal[CensusState]:
         """The node's journal; `create` makes a new one and refuses to touch an old one."""
         log_time = SteadyClock()
@@ -166,17 +155,17 @@ class CensusHome(AgencyHome[CensusState]):
 
         Raises:
             InvalidRequestError: LOAD_REFUSED, SECRET_MISSING, LINKAGE_KEY_MISSING.
-            RefusedError: LOADING.
+            RefusedError: NOTHING_ADOPTED, LOADING.
             InternalError: STORE_FAILED; INTEGRITY, the load in force, which knows the subjects, is not the one that was
                 loaded.
         """
         with self.home.noting_refused_load(), self.journal() as journal, self.loads.loading(os.urandom) as load:
             with journal.reading() as state:
                 before, in_force, commitments = state.load, state.linkage, dict(state.commitments)
-                policy = state.policy
+                policy, dictionary = state.policy, self.dictionaries.newest(state)
             if policy is not None:
                 verify_delays(policy, self.config.people)
-            linkage = self.linkage_keys.chain_for_load(in_force, CENSUS_DICTIONARY.id_form)
+            linkage = self.linkage_keys.chain_for_load(in_force, dictionary.id_form)
             if before:
                 # SECURITY: whoever could change the numbers of subjects could let charges fall on others.
                 self.loads.verify(journal, before, commitments)
@@ -184,7 +173,13 @@ class CensusHome(AgencyHome[CensusState]):
             else:
                 names = Names.none(os.urandom(SALT_BYTES))
             registry, names, report = read_registry(
-                source, load, linkage, names, progress=progress, max_rejected=max_rejected
+                source,
+                load,
+                linkage,
+                names,
+                dictionary=dictionary,
+                progress=progress,
+                max_rejected=max_rejected,
             )
             verify_declared(registry.size, self.config.people)
             # Not earlier: beside the rows of a source it would be a third of the memory.
@@ -198,7 +193,7 @@ class CensusHome(AgencyHome[CensusState]):
                 release,
                 linkage.chain_id,
                 os.urandom,
-                dictionary=CENSUS_DICTIONARY,
+                dictionary=dictionary,
                 with_entry=with_entry,
             )
             forget_old_loads(journal, self.loads)
@@ -369,6 +364,7 @@ class CensusHome(AgencyHome[CensusState]):
                 witnesses=witnesses,
             ),
             loads=self.loads,
+            dictionaries=self.dictionaries,
             samples=SampleFolder(self.home.path / _SAMPLES),
             snapshots=SnapshotFolder(self.home.path / _LEDGERS),
             slot_secrets=SlotSecrets(self.home.path / _SLOTS),

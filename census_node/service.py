@@ -36,7 +36,6 @@ from census_node.query.desk import Desk
 from census_node.query.flow import answer_query
 from census_node.query.schedule import Schedule, schedule_of
 from census_node.query.streams import Streams
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.release.quote_rate import QuoteRate
 from census_node.roster_rounds import RosterRounds
 
@@ -168,8 +167,9 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
     ) -> census_service_pb2.CensusServiceGetDictionaryResponse:
         del request, context
         now = await self._node.journal.glance(self._node.in_force)
+        dictionary = await asyncio.to_thread(self._node.dictionary)
         return census_service_pb2.CensusServiceGetDictionaryResponse(
-            dictionary=CENSUS_DICTIONARY.to_wire(), census_release=now.census_release
+            dictionary=dictionary.to_wire(), census_release=now.census_release
         )
 
     async def Quote(

@@ -180,8 +180,8 @@ Nothing is in force or logged yet. To put it in force:
 CONFIRM_WORDS = ' --confirm --reason "WHY"'
 WARN_CHARGED = "what has been charged passes this cap already: the limit holds for no answer that was given before"
 WARN_DICTIONARY = (
-    "the registry in force was loaded under another dictionary than this program's, so that no question is answered: load its "
-    "source again with 'tripartite census load', or, if a newer program has loaded it, use that one"
+    "another dictionary was adopted since the registry in force was loaded; it comes into force with the next load ('tripartite "
+    "census load')"
 )
 WARN_HOUSEHOLDS_MOVE = (
     "the limit holds for people who are in one and the same household in every load: about somebody who moves, and about a "

@@ -36,6 +36,8 @@ from census_node.opening import CensusHome
 from census_node.operator.proposals import make_proposal
 from deploy import texts
 from deploy.filling import Filling, Report, fill
+from deploy.synthetic.census_dictionary import CENSUS_DICTIONARY
+from deploy.synthetic.health_dictionary import HEALTH_DICTIONARY
 from deploy.synthetic.linkage import census_size
 from health_node.opening import HealthHome
 from researcher_node.opening import ResearcherHome
@@ -186,10 +188,14 @@ def _introduce(directory: Path, plan: Plan) -> None:
     census_card = census.keyring.first_card(Identity("census-agency", "census", "node"), CENSUS_ORIGIN, now_ms)
 
     researcher.publish(researcher_card.signed)
-    for home, own in ((health, health_card), (census, census_card)):
+    for home, own, dictionary in (
+        (health, health_card, HEALTH_DICTIONARY),
+        (census, census_card, CENSUS_DICTIONARY),
+    ):
         root = own.verify_keys(Purpose.IDENTITY, 0)[0]
         replace_file(home.home.path / "keys" / "identity.pub", f"{root.to_text()}\n".encode("ascii"))
         home.create(own.signed)
+        home.adopt_dictionary(dictionary)
     for card in (health_card, census_card):
         researcher.trust.put(card)
     census.register(health_card)

@@ -38,7 +38,6 @@ from broker_common.storage.linkage_keys import NextKey
 from broker_common.terminal import fitted
 from broker_common.tlog.health_state import HealthState
 from health_node import texts
-from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.node import verify_fits
 from health_node.opening import HealthHome
 from health_node.people_store import Figures, read_figures
@@ -158,6 +157,7 @@ def status(home: Path, as_json: bool) -> None:
         with journal.reading() as state:
             roster = RosterBook(journal.db).get(state.load)
             dictionary = state.dictionaries.get(state.load, "")
+            adopted = "" if state.newest_dictionary is None else state.newest_dictionary.dictionary
             result = {
                 "organisation": opened.config.organisation,
                 "serving": opened.home.is_served,
@@ -172,7 +172,8 @@ def status(home: Path, as_json: bool) -> None:
                 "roster": _roster_json(roster),
                 "linkage": state.linkage,
                 "dictionary": dictionary,
-                "dictionary_changed": dictionary not in {"", HEALTH_DICTIONARY.hash.hex()},
+                "dictionary_adopted": adopted,
+                "dictionary_changed": dictionary not in {"", adopted},
             }
     shown = (
         result
@@ -216,10 +217,11 @@ def _figures_in_force(opened: HealthHome, journal: Journal[HealthState]) -> Figu
     while True:
         with journal.reading() as state:
             load = state.load
-        try:
             if not load:
                 return Figures(0, 0)
-            return read_figures(opened.loads.file(load))
+            dictionary = opened.dictionaries.of_load(state, load)
+        try:
+            return read_figures(opened.loads.file(load), dictionary)
         except RefusedError:
             with journal.reading() as state:
                 if state.load == load:
@@ -231,8 +233,8 @@ def _figures_in_force(opened: HealthHome, journal: Journal[HealthState]) -> Figu
 @json_option
 def dictionary(home: Path, as_json: bool) -> None:
     """The published columns and codes: what criteria may speak of."""
-    HealthHome(home)
-    emit(as_json, dictionary_json(HEALTH_DICTIONARY), fitted(dictionary_text(HEALTH_DICTIONARY)))
+    published = HealthHome(home).published_dictionary()
+    emit(as_json, dictionary_json(published), fitted(dictionary_text(published)))
 
 
 def _dashboard(home: Path) -> Any:

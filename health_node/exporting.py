@@ -11,9 +11,9 @@ from broker_common.audit.findings import Report
 from broker_common.audit.log_export import ExportFolder, ExportReport, export_log
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition_wire import condition_from_wire
+from broker_common.query.dictionary import Dictionary
 from broker_common.query.messages import parse_message
 from broker_common.values import base64_text
-from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.opening import HealthHome
 from health_node.questions import KeptQuestion, Questions
 
@@ -30,20 +30,22 @@ def export_with_criteria(home: Path, folder: ExportFolder, report: Report) -> Ex
     SECURITY: criteria are the health agency's and the researcher's. They are opened on site, where the auditor is bound by
     the agency's rules, and never go to the census agency.
     """
-    with HealthHome(home).journal() as journal:
+    opened_home = HealthHome(home)
+    with opened_home.journal() as journal:
         # Before the log, so that the log has every ticket that they belong to.
-        with journal.reading():
+        with journal.reading() as state:
             kept = Questions(journal.db).all()
+            dictionaries = {question.load: opened_home.dictionaries.of_load(state, question.load) for question in kept}
         exported = export_log(journal, folder, report)
         for question in kept:
-            opened = _opened(question)
+            opened = _opened(question, dictionaries[question.load])
             folder.put_secret(opened.name, opened.to_bytes())
         folder.flush()
     return ExportReport(exported.size, folder.written)
 
 
-def _opened(question: KeptQuestion) -> OpenedCriteria:
-    condition = condition_from_wire(parse_message(condition_pb2.Condition, question.criteria), HEALTH_DICTIONARY)
+def _opened(question: KeptQuestion, dictionary: Dictionary) -> OpenedCriteria:
+    condition = condition_from_wire(parse_message(condition_pb2.Condition, question.criteria), dictionary)
     return OpenedCriteria(
         ticket=question.ticket_hash,
         criteria=base64_text(canonical_bytes(condition)),

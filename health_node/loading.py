@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -23,8 +24,10 @@ from broker_common.query.dictionary import Dictionary
 from broker_common.storage.source import Chunk, Progress, RejectedRows, ascending_without_repeats
 from broker_common.storage.source_kinds import open_source
 from broker_common.storage.source_values import ColumnReader, GrowingArray, Values
-from health_node.dictionary import HEALTH_CARD_COLUMN, HEALTH_DICTIONARY
 from health_node.people_store import People, replace_people_store
+
+HEALTH_CARD_COLUMN: Final = "health_card"
+"""The column of the source that becomes the pseudonym, and no other thing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,10 +45,10 @@ def load_people(
     store_path: Path,
     linkage: LinkageChain,
     *,
+    dictionary: Dictionary,
     places: int,
     progress: Progress | None = None,
     max_rejected: int | None = None,
-    dictionary: Dictionary = HEALTH_DICTIONARY,
 ) -> LoadReport:
     """Load the source at `source_path` into a store that takes the place of `store_path`. At most `places` people fit.
 

@@ -21,7 +21,6 @@ from broker_common.query.dictionary import Dictionary
 from broker_common.query.normal_form import count_terms
 from broker_common.stages import stage
 from health_node.cohort import Marks, compile_condition
-from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.people_store import PEOPLE_IN_BLOCK, PeopleStore
 
 
@@ -53,7 +52,7 @@ def price(
     condition: Condition,
     fraction_millionths: int,
     places: int,
-    dictionary: Dictionary = HEALTH_DICTIONARY,
+    dictionary: Dictionary,
 ) -> int:
     """Passes over people for one question."""
     return places * (_base_passes(fraction_millionths) + compile_condition(condition, dictionary).passes)
@@ -62,6 +61,7 @@ def price(
 def verify_affordable(
     condition: Condition,
     fraction_millionths: int,
+    dictionary: Dictionary,
     *,
     places: int,
     policy: Policy,
@@ -73,10 +73,10 @@ def verify_affordable(
         InvalidRequestError: CRITERIA_TOO_DEAR.
     """
     budget = policy.forward_delay_ms * work_per_second // 1000
-    if not policy.release_tick_ms or price(condition, fraction_millionths, places) <= budget:
+    if not policy.release_tick_ms or price(condition, fraction_millionths, places, dictionary) <= budget:
         return
     left = max(0, budget // places - _base_passes(fraction_millionths))
-    passes = compile_condition(condition, HEALTH_DICTIONARY).passes
+    passes = compile_condition(condition, dictionary).passes
     raise InvalidRequestError("CRITERIA_TOO_DEAR", terms=count_terms(condition) * left // passes)
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from tripartite.v1 import condition_pb2, health_service_pb2, sample_pb2, ticket_pb2
 
@@ -36,20 +37,21 @@ from broker_common.privacy.delays import too_short
 from broker_common.privacy.policy import Policy
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition_wire import condition_from_wire
+from broker_common.query.dictionary import Dictionary
 from broker_common.query.messages import parse_message
 from broker_common.query.ticket import Researcher, VerifiedTicket, verify_ticket
+from broker_common.storage.dictionaries import Dictionaries
 from broker_common.storage.journal import Journal
-from broker_common.storage.loads import LoadFolder, verify_dictionary
+from broker_common.storage.loads import LoadFolder
 from broker_common.storage.open_loads import OpenLoads
 from broker_common.storage.registration import own_card
 from broker_common.tlog.entries import Forwarded, Refused, ReportedCharge, Settled, Submitted
 from broker_common.tlog.health_state import AcceptedTicket, HealthState
 from broker_common.values import Clock, Randomness, base64_text
 from health_node.cohort_figures import CohortBands
-from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.forwarding import HandedOver, Sample, VerifiedCharge, sign_manifest
 from health_node.marks import mark_sample, verify_affordable
-from health_node.people_store import PeopleStore
+from health_node.people_store import PeopleStore, stored_dictionary
 from health_node.questions import KeptQuestion, Questions
 from health_node.roster_book import RosterBook
 
@@ -84,6 +86,7 @@ class HealthNode:
         researchers: Callable[[], Mapping[str, Researcher]],
         sampling: SamplingKeys,
         loads: LoadFolder,
+        dictionaries: Dictionaries,
         engine_threads: int,
         work_per_second: int,
         clock: Clock,
@@ -93,6 +96,8 @@ class HealthNode:
         self.clock = clock
         self._researchers = researchers
         self._sampling = sampling
+        self._dictionaries = dictionaries
+        self._engine_threads = engine_threads
         self._randomness = randomness
         self._work_per_second = work_per_second
         # Hashes of the tickets whose questions are on their way in this process. Changed in its event loop only.
@@ -100,7 +105,7 @@ class HealthNode:
         self.stores: OpenLoads[HealthState, PeopleStore] = OpenLoads(
             journal,
             loads,
-            read=lambda path, load: PeopleStore(path, threads=engine_threads),  # noqa: ARG005 - a store has no name
+            read=self._read,
             needed=lambda: _loads_needed(journal),
         )
 
@@ -117,9 +122,7 @@ class HealthNode:
         ticket = verify_ticket(request.ticket, researchers=self._researchers(), caller=caller)
         with self.journal.reading() as state:
             known = state.tickets.get(ticket.hash.hex())
-            load = state.load if known is None else known.submission.load
-            if load and (known is None or known.is_open):
-                verify_dictionary(state, load, HEALTH_DICTIONARY)
+            dictionary = self._dictionary_of(state, state.load if known is None else known.submission.load)
         places = None
         # A ticket that was accepted once goes on to its end, whatever has expired or changed meanwhile.
         if known is None:
@@ -129,7 +132,7 @@ class HealthNode:
             ticket.verify_policy(policy.hash)
             places = self._places()
             verify_fits(policy, places)
-        condition = condition_from_wire(request.criteria, HEALTH_DICTIONARY)
+        condition = condition_from_wire(request.criteria, dictionary)
         if len(request.criteria_nonce) != SALT_BYTES:
             raise InvalidRequestError("MALFORMED_MESSAGE", problem="the criteria nonce is not 32 bytes")
         verify_commitment(
@@ -141,6 +144,7 @@ class HealthNode:
             verify_affordable(
                 condition,
                 ticket.body.fraction_millionths,
+                dictionary,
                 places=places,
                 policy=policy,
                 work_per_second=self._work_per_second,
@@ -235,21 +239,18 @@ class HealthNode:
         return False
 
     def sample(self, accepted: Accepted) -> Sample:
-        """The ticket's sample, drawn from the load it was accepted on, which has a roster.
-
-        Raises:
-            RefusedError: DICTIONARY_CHANGED, the load means another thing by its numbers than the present dictionary.
-        """
-        with self.journal.reading() as state:
+        """The ticket's sample, drawn from the load it was accepted on, which has a roster."""
+        with self.journal.reading():
             kept = Questions(self.journal.db).get(accepted.ticket.hash.hex())
             roster = RosterBook(self.journal.db).get(accepted.load)
             assert kept is not None  # noqa: S101 - written when the ticket was accepted
             assert roster is not None  # noqa: S101 - nothing is drawn before it is there
-            verify_dictionary(state, kept.load, HEALTH_DICTIONARY)
-        condition = condition_from_wire(parse_message(condition_pb2.Condition, kept.criteria), HEALTH_DICTIONARY)
+        people = self._store(kept.load)
+        # SECURITY: by what the load's own numbers mean; under another dictionary other people would be selected.
+        condition = condition_from_wire(parse_message(condition_pb2.Condition, kept.criteria), people.dictionary)
         ticket = accepted.ticket
         key = self._sampling.named(kept.sampling_key)
-        bits = mark_sample(self._store(kept.load), condition, ticket.body.fraction_millionths, key)
+        bits = mark_sample(people, condition, ticket.body.fraction_millionths, key)
         return Sample(SampleBits(bits, kept.set_salt), Bound(ticket.hash, hash_bytes(roster.manifest)), roster.number)
 
     def loads_of(self, tickets: Collection[str]) -> set[str]:
@@ -261,11 +262,9 @@ class HealthNode:
         """The people of a load.
 
         Raises:
-            RefusedError: DICTIONARY_CHANGED, NOTHING_LOADED.
+            RefusedError: NOTHING_LOADED.
             InternalError: INTEGRITY.
         """
-        with self.journal.reading() as state:
-            verify_dictionary(state, load, HEALTH_DICTIONARY)
         return self._store(load)
 
     def load_in_force(self) -> str:
@@ -283,6 +282,26 @@ class HealthNode:
                 # Another load took its place meanwhile, and nobody needs its file any more.
                 if load == self.load_in_force():
                     raise
+
+    def published_dictionary(self) -> Dictionary:
+        """What criteria may speak of.
+
+        Raises:
+            RefusedError: NOTHING_ADOPTED.
+        """
+        with self.journal.reading() as state:
+            return self._dictionaries.named(self._dictionaries.published(state).document)
+
+    def _dictionary_of(self, state: HealthState, load: str) -> Dictionary:
+        """That of a load; before the first one, that of the next."""
+        return self._dictionaries.of_load(state, load) if load else self._dictionaries.newest(state)
+
+    def _read(self, path: Path, load: str) -> PeopleStore:
+        del load
+        # A load that is about to be put in force stands in no log.
+        with self.journal.reading() as state:
+            dictionary = self._dictionaries.adopted(state, stored_dictionary(path))
+        return PeopleStore(path, dictionary, threads=self._engine_threads)
 
     def _store(self, load: str) -> PeopleStore:
         with self.journal.reading() as state:

@@ -33,7 +33,6 @@ from broker_common.tlog.health_state import HealthState
 from health_node.census_link import CensusLink, fetch_policy
 from health_node.cohort_figures import CohortBands
 from health_node.config import HealthConfig
-from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.loading import LoadReport, load_people
 from health_node.node import HealthNode, SamplingKeys, forget_old_loads, verify_fits
 from health_node.questions import Questions
@@ -82,23 +81,24 @@ class HealthHome(AgencyHome[HealthState]):
         """Load people from a source and put them in force; a serving node takes them at the next question.
 
         Raises:
-            RefusedError: POLICY_TOO_NARROW, `policy`, where it is known, does not fit the declared places.
+            RefusedError: NOTHING_ADOPTED; POLICY_TOO_NARROW, `policy`, where it is known, does not fit the declared places.
         """
         with self.home.noting_refused_load(), self.journal() as journal, self.loads.loading(os.urandom) as load:
             if policy is not None:
                 verify_fits(policy, self.config.places)
             with journal.reading() as state:
-                in_force = state.linkage
-            linkage = self.linkage_keys.chain_for_load(in_force, HEALTH_DICTIONARY.id_form)
+                in_force, dictionary = state.linkage, self.dictionaries.newest(state)
+            linkage = self.linkage_keys.chain_for_load(in_force, dictionary.id_form)
             report = load_people(
                 source,
                 self.loads.file(load),
                 linkage,
+                dictionary=dictionary,
                 places=self.config.places,
                 progress=progress,
                 max_rejected=max_rejected,
             )
-            self.loads.put_in_force(journal, load, release, linkage.chain_id, os.urandom, dictionary=HEALTH_DICTIONARY)
+            self.loads.put_in_force(journal, load, release, linkage.chain_id, os.urandom, dictionary=dictionary)
             forget_old_loads(journal, self.loads)
         return report
 
@@ -121,6 +121,7 @@ class HealthHome(AgencyHome[HealthState]):
             return relink_people(
                 journal,
                 self.loads,
+                self.dictionaries,
                 self.linkage_keys,
                 source,
                 os.urandom,
@@ -136,6 +137,7 @@ class HealthHome(AgencyHome[HealthState]):
             return reload_people(
                 journal,
                 self.loads,
+                self.dictionaries,
                 self.linkage_keys,
                 source,
                 people,
@@ -250,6 +252,7 @@ class HealthHome(AgencyHome[HealthState]):
                 in_use=lambda: str(known.own().in_use(SAMPLING, self._clock())), named=self.keyring.sampling
             ),
             loads=self.loads,
+            dictionaries=self.dictionaries,
             engine_threads=self.config.limits.engine_threads,
             work_per_second=self.config.limits.work_per_second,
             clock=self._clock,

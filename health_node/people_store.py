@@ -35,7 +35,6 @@ from broker_common.storage.durable import create_for_owner, replacing
 from broker_common.storage.source_values import Values
 from broker_common.values import HASH_BYTES, PSEUDONYM_BYTES
 from health_node.cohort import Marks, Scratch, compile_condition
-from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.encoding import Encoding, Stored
 
 _MAGIC = b"tripPPL1"
@@ -76,7 +75,7 @@ class Figures:
     places: int
 
 
-def build_people_store(path: Path, people: People, dictionary: Dictionary = HEALTH_DICTIONARY, *, places: int) -> None:
+def build_people_store(path: Path, people: People, dictionary: Dictionary, *, places: int) -> None:
     """Write `people`, who ascend by pseudonym, to a new file at `path`; `places` were declared for them.
 
     Raises:
@@ -100,9 +99,7 @@ def build_people_store(path: Path, people: People, dictionary: Dictionary = HEAL
         raise InternalError("STORE_FAILED") from error
 
 
-def replace_people_store(
-    path: Path, people: People, dictionary: Dictionary = HEALTH_DICTIONARY, *, places: int
-) -> None:
+def replace_people_store(path: Path, people: People, dictionary: Dictionary, *, places: int) -> None:
     """Durably make the store at `path` hold `people`; until that has succeeded the file before stands.
 
     Raises:
@@ -159,9 +156,7 @@ def _encoded(encoding: Encoding, values: Values) -> Stored:
 class PeopleStore:
     """A finished store, read into memory. May be used from several threads at once."""
 
-    def __init__(
-        self, path: Path, dictionary: Dictionary = HEALTH_DICTIONARY, *, threads: int = _DEFAULT_THREADS
-    ) -> None:
+    def __init__(self, path: Path, dictionary: Dictionary, *, threads: int = _DEFAULT_THREADS) -> None:
         """`threads` work on one cohort.
 
         Raises:
@@ -169,7 +164,7 @@ class PeopleStore:
             InvalidRequestError: DICTIONARY_UNUSABLE.
             InternalError: INTEGRITY.
         """
-        self._dictionary = dictionary
+        self.dictionary = dictionary
         self._encodings = {column.name: Encoding.of(column) for column in dictionary.columns}
         with _reading(path):
             content = np.fromfile(path, dtype=np.uint8)
@@ -208,7 +203,7 @@ class PeopleStore:
         A place is a row, since rows ascend by pseudonym and no two are alike; behind the last one all bits are zero. `narrow`
         takes marks out of a block of people; a block is a multiple of 8. SECURITY: every place is looked at, whoever matches.
         """
-        predicate = compile_condition(condition, self._dictionary)
+        predicate = compile_condition(condition, self.dictionary)
         bits = np.zeros(-(-self._places // _OCTET), dtype=np.uint8)
 
         def mark_share(thread: int) -> None:
@@ -254,7 +249,7 @@ class PeopleStore:
                 raise _damaged()
 
 
-def read_figures(path: Path, dictionary: Dictionary = HEALTH_DICTIONARY) -> Figures:
+def read_figures(path: Path, dictionary: Dictionary) -> Figures:
     """What the store at `path` says of its size: nothing else of it is read.
 
     One of another dictionary says it too; only whether it has the length that follows from it is not known then.
@@ -269,6 +264,20 @@ def read_figures(path: Path, dictionary: Dictionary = HEALTH_DICTIONARY) -> Figu
         return _Layout.of(header, size, dictionary).figures
     except RefusedError:
         return _figures_in(header)
+
+
+def stored_dictionary(path: Path) -> str:
+    """The hash of the dictionary that the store at `path` says it is of, in hexadecimal.
+
+    Raises:
+        RefusedError: NOTHING_LOADED.
+        InternalError: INTEGRITY.
+    """
+    with _reading(path), path.open("rb") as file:
+        header = file.read(_HEADER_BYTES)
+    if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
+        raise _damaged()
+    return header[-HASH_BYTES:].hex()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import RefusedError
+from broker_common.storage.dictionaries import Dictionaries
 from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import LinkageKeys, NextKey
-from broker_common.storage.loads import LoadFolder, verify_dictionary
+from broker_common.storage.loads import LoadFolder
 from broker_common.storage.relinking import RelinkReport, rekey, relink
 from broker_common.storage.source import Progress
 from broker_common.tlog.health_state import HealthState
 from broker_common.values import Randomness
-from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.loading import LoadReport, load_people
 from health_node.node import forget_old_loads
 from health_node.people_store import People, PeopleStore, replace_people_store
@@ -27,6 +27,7 @@ from health_node.people_store import People, PeopleStore, replace_people_store
 def relink_people(
     journal: Journal[HealthState],
     loads: LoadFolder,
+    dictionaries: Dictionaries,
     keys: LinkageKeys,
     source: NextKey,
     randomness: Randomness,
@@ -37,12 +38,14 @@ def relink_people(
     """Put the next linkage key in force; see `broker_common.storage.relinking`. Needs about 150 bytes a person."""
 
     def write_store(replaced: str, load: str, added: Sequence[LinkageKey]) -> int:
-        with PeopleStore(loads.file(replaced), threads=engine_threads) as store:
+        with journal.reading() as state:
+            dictionary = dictionaries.of_load(state, replaced)
+        with PeopleStore(loads.file(replaced), dictionary, threads=engine_threads) as store:
             places = store.places
             rekeyed = rekey(*store.halves, added, progress)
-            columns = {name: store.column(name)[rekeyed.rows] for name in HEALTH_DICTIONARY.names}
+            columns = {name: store.column(name)[rekeyed.rows] for name in dictionary.names}
         people = People(rekeyed.high, rekeyed.low, columns)
-        replace_people_store(loads.file(load), people, places=places)
+        replace_people_store(loads.file(load), people, dictionary, places=places)
         return people.size
 
     return relink(
@@ -50,7 +53,6 @@ def relink_people(
         loads,
         keys,
         source,
-        dictionary=HEALTH_DICTIONARY,
         write_store=write_store,
         forget_old_loads=lambda: forget_old_loads(journal, loads),
         randomness=randomness,
@@ -60,6 +62,7 @@ def relink_people(
 def reload_people(
     journal: Journal[HealthState],
     loads: LoadFolder,
+    dictionaries: Dictionaries,
     keys: LinkageKeys,
     source: NextKey,
     people: Path,
@@ -72,7 +75,7 @@ def reload_people(
     """Put the census agency's whole chain in force, with the people of the release in force from their source.
 
     Raises:
-        RefusedError: NOTHING_LOADED, LOADING; DICTIONARY_CHANGED, which a load under the present chain puts right.
+        RefusedError: NOTHING_LOADED, LOADING.
         InvalidRequestError: SECRET_MISSING, RELINK_REFUSED, LOAD_REFUSED, INVALID_VALUE.
         InternalError: STORE_FAILED.
     """
@@ -80,12 +83,19 @@ def reload_people(
         forget_old_loads(journal, loads)
         with journal.reading() as state:
             replaced, previous, former = state.load, state.linkage, set(state.linkages.values())
-        if not replaced:
-            raise RefusedError("NOTHING_LOADED", what="store of people", role="health")
-        verify_dictionary(state, replaced, HEALTH_DICTIONARY)
-        chain = keys.other_chain(former, source, HEALTH_DICTIONARY.id_form)
+            if not replaced:
+                raise RefusedError("NOTHING_LOADED", what="store of people", role="health")
+            # That of the load before: a newer one is for a load.
+            dictionary = dictionaries.of_load(state, replaced)
+        chain = keys.other_chain(former, source, dictionary.id_form)
         report = load_people(
-            people, loads.file(load), chain, places=places, progress=progress, max_rejected=max_rejected
+            people,
+            loads.file(load),
+            chain,
+            dictionary=dictionary,
+            places=places,
+            progress=progress,
+            max_rejected=max_rejected,
         )
         # CRASH: keys that the log does not name: nothing is loaded under them before this command is given again.
         keys.hold(chain)

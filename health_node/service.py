@@ -33,7 +33,6 @@ from broker_common.storage.writing import Writer
 from health_node import texts
 from health_node.census_link import CensusLink, CensusNow, fetch_policy
 from health_node.config import LimitConfig
-from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.forwarding import Sample, make_manifest, seal_attempt, verify_charged, verify_refused
 from health_node.line import Line, Spot
 from health_node.node import Accepted, HealthNode
@@ -154,7 +153,8 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         self, request: health_service_pb2.HealthServiceGetDictionaryRequest, context: Context
     ) -> health_service_pb2.HealthServiceGetDictionaryResponse:
         del request, context
-        return health_service_pb2.HealthServiceGetDictionaryResponse(dictionary=HEALTH_DICTIONARY.to_wire())
+        dictionary = await asyncio.to_thread(self._node.published_dictionary)
+        return health_service_pb2.HealthServiceGetDictionaryResponse(dictionary=dictionary.to_wire())
 
     async def Submit(
         self, request: health_service_pb2.SubmitRequest, context: Context

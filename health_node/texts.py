@@ -22,8 +22,8 @@ Health node of {organisation}
   questions     {tickets} taken, {open} on their way
   log           {log_size} entries"""
 STATUS_WARNING = """\
-  warning       the data in force was loaded under another dictionary than this program's, so that no question is taken: load
-                its source again with 'tripartite health load', or, if a newer program has loaded it, use that one"""
+  note          another dictionary was adopted since the data in force was loaded; it comes into force with the next load
+                ('tripartite health load')"""
 ROSTER_SENT = "number {number}, at the census node since {time}"
 ROSTER_UNDER_WAY = "number {number}, on its way to the census node"
 ROSTER_NONE = "of the load in force: none yet; a serving node sends one"

@@ -42,11 +42,13 @@ class Purpose(Enum):
     IDENTITY = "identity"
     # Signed with the answer key, under a prefix of its own.
     QUOTE = "quote"
+    # Signed with the identity key, under a prefix of its own: which dictionary the agency loads its data under.
+    DICTIONARY = "adopted-dictionary"
 
     @property
     def key(self) -> Purpose:
-        """The purpose of the key that signs it: no card lists a key for quotes."""
-        return Purpose.ANSWER if self is Purpose.QUOTE else self
+        """The purpose of the key that signs it: no card lists a key for quotes, or for dictionaries."""
+        return {Purpose.QUOTE: Purpose.ANSWER, Purpose.DICTIONARY: Purpose.IDENTITY}.get(self, self)
 
     @property
     def prefix(self) -> bytes:
@@ -87,7 +89,7 @@ class VerifyKey:
         except (InvalidSignature, ValueError) as error:
             raise InvalidRequestError("BAD_SIGNATURE", subject=purpose.value) from error
 
-    def verify_text(self, message: bytes, signature: str) -> None:
+    def verify_text(self, message: bytes, signature: str, *, purpose: Purpose | None = None) -> None:
         """The same for a signature as `sign_text` writes it; another spelling of the same bytes does not hold.
 
         Raises:
@@ -96,8 +98,8 @@ class VerifyKey:
         try:
             raw = parse_base64(signature)
         except ValueError as error:
-            raise InvalidRequestError("BAD_SIGNATURE", subject=self.purpose.value) from error
-        self.verify_signature(message, raw)
+            raise InvalidRequestError("BAD_SIGNATURE", subject=(purpose or self.purpose).value) from error
+        self.verify_signature(message, raw, purpose=purpose)
 
     def to_text(self) -> str:
         return f"ed25519-public {self.purpose.value} {base64_text(self.raw)}"
@@ -159,8 +161,8 @@ class SigningKey(Secret):
         """The 64-byte signature of `message` under this key's own purpose, or another that it serves."""
         return self._private.sign(_served(self.purpose, purpose).prefix + message)
 
-    def sign_text(self, message: bytes) -> str:
-        return base64_text(self.sign(message))
+    def sign_text(self, message: bytes, *, purpose: Purpose | None = None) -> str:
+        return base64_text(self.sign(message, purpose=purpose))
 
     def to_text(self) -> str:
         """SECURITY: the private key, for a key file readable by its owner alone."""

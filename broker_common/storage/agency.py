@@ -10,9 +10,12 @@ from typing import Generic
 
 from broker_common.crypto.cards import SignedCard, VerifiedCard
 from broker_common.crypto.certificates import Role
-from broker_common.crypto.signing import Purpose, VerifyKey
+from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
+from broker_common.errors import InvalidRequestError
 from broker_common.monitoring import Monitor
+from broker_common.query.dictionary import Dictionary
 from broker_common.storage.clock import SteadyClock
+from broker_common.storage.dictionaries import Dictionaries, adopt_dictionary
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
 from broker_common.storage.keyring import Keyring
@@ -21,6 +24,7 @@ from broker_common.storage.loads import StoreStateT
 from broker_common.storage.registration import KnownPeers, announce, own_card, register, revoke
 from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.cosignature import Cosigner
+from broker_common.tlog.entries import DictionaryAdopted
 from broker_common.tlog.membership import Registration
 
 
@@ -34,6 +38,7 @@ class AgencyHome(ABC, Generic[StoreStateT]):
         self.home = home
         self.keyring = keyring
         self.linkage_keys = linkage_keys
+        self.dictionaries = Dictionaries(home.path)
         self._state = state
         self._identity = identity
         self._clock = SteadyClock()
@@ -102,6 +107,50 @@ class AgencyHome(ABC, Generic[StoreStateT]):
         """Announce a card in the log; peers hear of it at the next contact."""
         with self.journal() as journal:
             announce(journal, signed)
+
+    def adopt_dictionary(self, dictionary: Dictionary) -> DictionaryAdopted:
+        """Put a dictionary in place for the next load; see `dictionaries.adopt_dictionary`.
+
+        Raises:
+            InvalidRequestError: KEY_MISSING, the agency's identity key is not on this machine; DICTIONARY_OLD.
+        """
+        with self.journal() as journal:
+            with journal.reading() as state:
+                own, now_ms = own_card(state.membership), journal.now()
+            identity = self._key_of(own, Purpose.IDENTITY, now_ms)
+            return adopt_dictionary(journal, self.dictionaries, dictionary, identity)
+
+    def newest_dictionary(self) -> Dictionary:
+        """The one that data is loaded under.
+
+        Raises:
+            RefusedError: NOTHING_ADOPTED.
+        """
+        with self.journal() as journal, journal.reading() as state:
+            return self.dictionaries.newest(state)
+
+    def published_dictionary(self) -> Dictionary:
+        """The one that researchers may ask about.
+
+        Raises:
+            RefusedError: NOTHING_ADOPTED.
+        """
+        with self.journal() as journal, journal.reading() as state:
+            return self.dictionaries.named(self.dictionaries.published(state).document)
+
+    def _key_of(self, card: VerifiedCard, purpose: Purpose, now_ms: int) -> SigningKey:
+        """A key that may be kept off this machine.
+
+        Raises:
+            InvalidRequestError: KEY_MISSING.
+        """
+        try:
+            return self.keyring.signing(card, purpose, now_ms)
+        except InvalidRequestError as error:
+            if error.code != "SECRET_MISSING":
+                raise
+            details = {name: error.details[name] for name in ("reference", "problem")}
+            raise InvalidRequestError("KEY_MISSING", what=purpose.value, name=purpose.value, **details) from error
 
     def after_rotation(self, purpose: str) -> None:
         """What a new key of this purpose makes necessary."""

@@ -86,14 +86,15 @@ class LoadFolder:
         `dictionary` is the one that its values were read under.
 
         Raises:
-            InvalidRequestError: LOAD_REFUSED, the linkage key was changed meanwhile.
+            InvalidRequestError: LOAD_REFUSED, the linkage key was changed meanwhile, or another dictionary adopted.
         """
         salt, commitment = self._commit(load, randomness)
         with journal.transaction() as transaction:
             if transaction.state.linkage not in {"", linkage}:
-                raise InvalidRequestError(
-                    "LOAD_REFUSED", problem="the linkage key was changed while it was read", remedy="Load it again."
-                )
+                raise _outrun("the linkage key was changed")
+            newest = transaction.state.newest_dictionary
+            if newest is not None and newest.dictionary != dictionary.hash.hex():
+                raise _outrun("another dictionary was adopted")
             # CRASH: a file that the log does not name is swept away by `forget_except`.
             entry = transaction.append(
                 Loaded(
@@ -212,16 +213,8 @@ class LoadFolder:
         return digest.digest()
 
 
-def verify_dictionary(state: StoreState, load: str, dictionary: Dictionary) -> None:
-    """Return only if a load's values mean what `dictionary` says.
-
-    SECURITY: under another dictionary a stored number may stand for another code: French would be counted as English.
-
-    Raises:
-        RefusedError: DICTIONARY_CHANGED.
-    """
-    if state.dictionaries[load] != dictionary.hash.hex():
-        raise RefusedError("DICTIONARY_CHANGED", role=state.role)
+def _outrun(what: str) -> InvalidRequestError:
+    return InvalidRequestError("LOAD_REFUSED", problem=f"{what} while it was read", remedy="Load it again.")
 
 
 def _unreadable(load: str, error: OSError) -> InternalError:

@@ -90,20 +90,12 @@ class OpenLoads(Generic[StoreStateT, StoreT]):
     def prepare(self) -> None:
         """Read the load in force, or say why that cannot be, before the first question comes.
 
-        A load of another dictionary does not stop the node: it refuses questions, and hands out what was charged before.
-
         Raises:
             BrokerError: as `store`.
         """
         in_force, commitments = self._in_force()
-        try:
-            if in_force:
-                self.store(in_force, commitments)
-        except RefusedError as error:
-            if error.code != "DICTIONARY_CHANGED":
-                raise
-            self._warned.add(in_force)
-            _log.error("the load in force is not served", load=in_force, problem=error.text, remedy=error.hint)
+        if in_force:
+            self.store(in_force, commitments)
 
     def look_ahead(self) -> None:
         """Between questions: read the load in force and those that are coming, and let go of what nobody needs.

@@ -18,10 +18,9 @@ import numpy.typing as npt
 
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import RefusedError
-from broker_common.query.dictionary import Dictionary
 from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import LinkageKeys, NextKey
-from broker_common.storage.loads import LoadFolder, StoreStateT, verify_dictionary
+from broker_common.storage.loads import LoadFolder, StoreStateT
 from broker_common.storage.source import Progress, ascending_order
 from broker_common.values import PSEUDONYM_BYTES, Randomness
 
@@ -57,7 +56,6 @@ def relink(
     keys: LinkageKeys,
     source: NextKey,
     *,
-    dictionary: Dictionary,
     write_store: WriteStore,
     forget_old_loads: Callable[[], None],
     randomness: Randomness,
@@ -65,7 +63,7 @@ def relink(
     """Put the next linkage key in force.
 
     Raises:
-        RefusedError: NOTHING_LOADED, LOADING; DICTIONARY_CHANGED, the store is not one of `dictionary`.
+        RefusedError: NOTHING_LOADED, LOADING.
         InvalidRequestError: SECRET_MISSING, LINKAGE_KEY_MISSING, RELINK_REFUSED.
         InternalError: INTEGRITY, the store in force is not the one that was loaded; STORE_FAILED.
     """
@@ -77,8 +75,6 @@ def relink(
             role = state.role
         if not replaced:
             raise RefusedError("NOTHING_LOADED", what="store of people", role=role)
-        # Before the key file is touched.
-        verify_dictionary(state, replaced, dictionary)
         # 1
         chain = keys.next_chain(previous, source, randomness)
         # 2. SECURITY: a store that was changed must not come out of this with a new commitment.

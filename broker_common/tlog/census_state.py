@@ -23,6 +23,7 @@ from broker_common.tlog.entries import (
     Adopted,
     Charged,
     Delivered,
+    DictionaryAdopted,
     Entry,
     Event,
     Expired,
@@ -215,7 +216,7 @@ class CensusState(StoreState):
         match event:
             case Adopted():
                 self._adopt(entry, event)
-            case Loaded() | Relinked() | Rostered():
+            case DictionaryAdopted() | Loaded() | Relinked() | Rostered():
                 self._take_store(entry, event)
             case Slots():
                 self._commit_slots(entry, event)

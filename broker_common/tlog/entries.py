@@ -89,6 +89,20 @@ class Adopted(Struct, tag="adopted", frozen=True, forbid_unknown_fields=True, kw
     confirmation_key_id: _TextOrNone = ""
 
 
+class DictionaryAdopted(Struct, tag="dictionary_adopted", frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Both: data is loaded under this dictionary from here on. What was loaded before keeps its own.
+
+    `dictionary` is the hash of its meaning, `document` that of its text with all labels; an identity key of the agency has
+    signed both, and the version.
+    """
+
+    version: _Number
+    dictionary: _Hash
+    document: _Hash
+    signature: _Text
+    key_id: _Text
+
+
 class Loaded(Struct, tag="loaded", frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Both: a store was loaded and replaced the one before. `commitment` fixes its content without telling it.
 
@@ -261,6 +275,7 @@ Event: TypeAlias = (
     | Registered
     | Revoked
     | Adopted
+    | DictionaryAdopted
     | Loaded
     | Relinked
     | Rostered

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from broker_common.crypto.signing import VerifyKey
 from broker_common.query.refusal import parse_refusal
 from broker_common.tlog.entries import (
+    DictionaryAdopted,
     Entry,
     Event,
     Forwarded,
@@ -74,7 +75,7 @@ class HealthState(StoreState):
 
     def _take(self, entry: Entry, event: Event) -> None:
         match event:
-            case Loaded() | Relinked() | Rostered():
+            case DictionaryAdopted() | Loaded() | Relinked() | Rostered():
                 self._take_store(entry, event)
                 if isinstance(event, Rostered):
                     self.rosters_sent[event.number] = event

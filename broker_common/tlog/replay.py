@@ -11,9 +11,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import NoReturn, TypeVar
 
-from broker_common.crypto.signing import VerifyKey
+from broker_common.crypto.signing import Purpose, VerifyKey, key_named
 from broker_common.errors import InvalidRequestError
-from broker_common.tlog.entries import Announced, Entry, Event, Loaded, Opened, Registered, Relinked, Revoked, Rostered
+from broker_common.query.dictionary_document import Adoption
+from broker_common.tlog.entries import (
+    Announced,
+    DictionaryAdopted,
+    Entry,
+    Event,
+    Loaded,
+    Opened,
+    Registered,
+    Relinked,
+    Revoked,
+    Rostered,
+)
 from broker_common.tlog.membership import Membership
 from broker_common.tlog.rules import RULES
 
@@ -132,14 +144,39 @@ class StoreState(LogState):
         self.commitments: dict[str, str] = {}
         self.linkages: dict[str, str] = {}
         self.dictionaries: dict[str, str] = {}
+        # The newest adoption of each meaning, by its hash; and the newest of all.
+        self.adopted_dictionaries: dict[str, DictionaryAdopted] = {}
+        self.newest_dictionary: DictionaryAdopted | None = None
         # By health agency, its newest roster: in the health log the last one sent, in the census log the one in force.
         self.rosters: dict[str, Rostered] = {}
 
-    def _take_store(self, entry: Entry, event: Loaded | Relinked | Rostered) -> None:
-        if isinstance(event, Rostered):
-            self._take_roster(entry, event)
-        else:
-            self._replace_store(entry, event)
+    def may_adopt(self, version: int, dictionary: str) -> bool:
+        """Whether a dictionary of this version and meaning may be adopted: a version means one thing, and none comes back."""
+        newest = self.newest_dictionary
+        return (
+            newest is None or version > newest.version or (version, dictionary) == (newest.version, newest.dictionary)
+        )
+
+    def _take_store(self, entry: Entry, event: DictionaryAdopted | Loaded | Relinked | Rostered) -> None:
+        match event:
+            case DictionaryAdopted():
+                self._take_dictionary(entry, event)
+            case Rostered():
+                self._take_roster(entry, event)
+            case _:
+                self._replace_store(entry, event)
+
+    def _take_dictionary(self, entry: Entry, event: DictionaryAdopted) -> None:
+        adoption = Adoption(version=event.version, dictionary=event.dictionary, document=event.document)
+        try:
+            key = key_named(
+                self.membership.own_keys(Purpose.IDENTITY, entry.time_ms), event.key_id, subject="dictionary"
+            )
+            key.verify_text(adoption.statement, event.signature, purpose=Purpose.DICTIONARY)
+        except InvalidRequestError as error:
+            self._refuse(entry, "DICTIONARY_UNSIGNED", str(error))
+        self._require(entry, self.may_adopt(event.version, event.dictionary), "DICTIONARY_OLD")
+        self.adopted_dictionaries[event.dictionary] = self.newest_dictionary = event
 
     def _replace_store(self, entry: Entry, event: Loaded | Relinked) -> None:
         self._require(entry, event.load not in self.commitments, "LOAD_REPEATED")

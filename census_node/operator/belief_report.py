@@ -32,7 +32,6 @@ from broker_common.tlog.census_state import CensusState
 from census_node import texts
 from census_node.ledger.samples import KeptSamples
 from census_node.operator.policy_commands import number, odds_text, policy_in_force, size_text
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 
 _HUNDRED = 100
 
@@ -53,7 +52,10 @@ class Facts:
     release: str
     # Name of the linkage chain in force; empty before the first load.
     linkage: str
-    # Whether the registry in force was loaded under another dictionary than this program's.
+    # Hashes of the dictionary in force and of the one that was adopted last; empty where there is none.
+    dictionary: str
+    dictionary_adopted: str
+    # Whether the next load will be under another dictionary than the one in force.
     dictionary_changed: bool
     shut_down: bool
     # Why, as `texts.STATUS_SHUT_BY` names it.
@@ -82,7 +84,9 @@ def facts_of(state: CensusState) -> Facts:
         log_size=state.size,
         release=state.release,
         linkage=state.linkage,
-        dictionary_changed=state.dictionaries.get(state.load) not in {None, CENSUS_DICTIONARY.hash.hex()},
+        dictionary=(dictionary := state.dictionaries.get(state.load, "")),
+        dictionary_adopted=(adopted := "" if state.newest_dictionary is None else state.newest_dictionary.dictionary),
+        dictionary_changed=dictionary not in {"", adopted},
         shut_down=state.shut_down,
         shutdown_reason=_shutdown_reason(state, policy),
         shutdown_note=state.shutdown_note,
@@ -117,6 +121,9 @@ def status_of(facts: Facts, charges: Charges | None) -> dict[str, Any]:
         "people_exhausted": None if people is None else people.exhausted,
         "log_size": facts.log_size,
         "policy_hash": facts.policy_hash,
+        "dictionary": facts.dictionary,
+        "dictionary_adopted": facts.dictionary_adopted,
+        "dictionary_changed": facts.dictionary_changed,
     }
 
 

@@ -21,13 +21,13 @@ from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import VerifyKey, key_named
 from broker_common.errors import BrokerError, InvalidRequestError, RefusedError
 from broker_common.privacy.policy import Policy, scales_text
+from broker_common.query.dictionary import Dictionary
 from broker_common.query.messages import parse_message
 from broker_common.query.question import Question, question_from_wire
 from broker_common.query.ticket import Researcher, VerifiedTicket, ticket_verified_before, verify_ticket
 from broker_common.stages import stage
 from census_node.query.flow import Claim
 from census_node.query.refusals import Refusing
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.joining import JoinedRoster
 
 
@@ -43,8 +43,8 @@ class Gate:
     now_ms: int
     # Raises when the service has told that it is shut down.
     verify_open: Callable[[], None]
-    # Raises when the registry in force was loaded under another dictionary.
-    verify_dictionary: Callable[[], None]
+    # What questions are read with: the dictionary of the load in force.
+    dictionary: Dictionary
     # Raises when the ticket's slot does not serve it.
     verify_slot: Callable[[VerifiedTicket], None]
     # True for the hash of a ticket that was charged before.
@@ -212,10 +212,9 @@ def _verify_in_force(ticket: VerifiedTicket, gate: Gate) -> Question:
     ticket.verify_fresh(gate.now_ms)
     ticket.verify_policy(gate.policy.hash)
     ticket.verify_release(gate.census_release)
-    gate.verify_dictionary()
     scale = ticket.body.scale
     if scale not in gate.policy.scales:
         raise RefusedError("SCALE_REFUSED", scale=scale, scales=scales_text(gate.policy.scales))
-    question = question_from_wire(ticket.body.question, CENSUS_DICTIONARY)
+    question = question_from_wire(ticket.body.question, gate.dictionary)
     gate.verify_slot(ticket)
     return question

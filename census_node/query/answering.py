@@ -33,11 +33,10 @@ from broker_common.storage.journal import Checkpointed, Journal
 from broker_common.tlog.census_state import CensusState, ChargedTicket
 from broker_common.tlog.entries import Released
 from broker_common.values import ExactCounts
-from census_node.ledger.passes import Passes, People
+from census_node.ledger.passes import Passes
 from census_node.ledger.samples import SampleFolder
 from census_node.query.flow import Charge
-from census_node.registry.dictionary import CENSUS_DICTIONARY
-from census_node.registry.registry import counted
+from census_node.registry.registry import Registry, counted
 from census_node.release.outbox import Outbox, Pending, WaitingAnswer
 from census_node.release.oversight import Oversight
 from census_node.release.slot_secrets import SlotSecrets
@@ -54,21 +53,21 @@ class Answers:
         *,
         samples: SampleFolder,
         slot_secrets: SlotSecrets,
-        people: Callable[[str], People],
+        registry: Callable[[str], Registry],
         passes: Passes,
         key: Callable[[], SigningKey],
         oversight: Oversight | None,
         forgot_samples: Callable[[], object],
         is_stopping: Callable[[], bool],
     ) -> None:
-        """`people` are those of a load; `key` signs answers; `forgot_samples` is told when rows have lost the key of a sample.
+        """`registry` gives a load; `key` signs answers; `forgot_samples` is told when rows have lost the key of a sample.
 
         Once the node is stopping, nothing is waited for any more.
         """
         self._journal = journal
         self._samples = samples
         self._slot_secrets = slot_secrets
-        self._people = people
+        self._registry = registry
         self._passes = passes
         self._key = key
         self._oversight = oversight
@@ -120,17 +119,19 @@ class Answers:
         # SECURITY: or other people would be counted than those who were charged.
         kept.verify_active(bytes.fromhex(pending.ticket_hash), bytes.fromhex(ticket.charge.active))
         body = _ticket_of(pending)
-        question = question_from_wire(body.question, CENSUS_DICTIONARY)
+        # SECURITY: by the charge's load and what its own values mean, whatever is in force by now.
+        registry = self._registry(pending.load)
+        question = question_from_wire(body.question, registry.dictionary)
         with stage("counting"):
             # SECURITY: the only place where language is looked at, after the charge is durable.
-            return ExactCounts(self._passes.count(kept.active, counted(self._people(pending.load), question)))
+            return ExactCounts(self._passes.count(kept.active, counted(registry, question)))
 
     def recover(self, ticket_hash: str) -> None:
         """Make a charged answer before serving; if that can never be done, it is lost, for the operator to see."""
         try:
             self._make(ticket_hash, self._journal.prove(self._journal.state.tickets[ticket_hash].index))
         except BrokerError as error:
-            if error.code not in {"DICTIONARY_CHANGED", "INTEGRITY", "SAMPLE_LOST"}:
+            if error.code not in {"INTEGRITY", "SAMPLE_LOST"}:
                 raise
             _log.error("a charged answer cannot be made", ticket=ticket_hash, problem=error.text)
             self.lost.add(ticket_hash)

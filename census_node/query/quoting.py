@@ -17,13 +17,12 @@ from broker_common.privacy.policy import Policy, scales_text
 from broker_common.privacy.table_laplace import margin
 from broker_common.query.question import question_from_wire
 from broker_common.query.quote import sign_quote
+from broker_common.storage.dictionaries import Dictionaries
 from broker_common.storage.journal import Journal
-from broker_common.storage.loads import verify_dictionary
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.note import parse_note
 from census_node.query.budget import Unfinished, in_force, quota_left, quotable_answers
 from census_node.query.reservations import Reservations
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.release.publication import Publication
 from census_node.release.slots import OfferedSlot, SlotBook
 
@@ -35,6 +34,7 @@ class Quotes:
         self,
         journal: Journal[CensusState],
         *,
+        dictionaries: Dictionaries,
         publication: Publication,
         slots: SlotBook,
         reservations: Reservations,
@@ -43,6 +43,7 @@ class Quotes:
     ) -> None:
         """`key` signs answers, and quotes under a prefix of their own."""
         self._journal = journal
+        self._dictionaries = dictionaries
         self._publication = publication
         self._slots = slots
         self._reservations = reservations
@@ -53,7 +54,7 @@ class Quotes:
         """A signed quote, whose slot is reserved until it expires; None while no slot is cosigned.
 
         Raises:
-            RefusedError: NOTHING_LOADED, SERVICE_SHUT_DOWN, BUDGET_EXHAUSTED, DICTIONARY_CHANGED, SCALE_REFUSED or QUOTA_REACHED.
+            RefusedError: NOTHING_LOADED, SERVICE_SHUT_DOWN, BUDGET_EXHAUSTED, SCALE_REFUSED or QUOTA_REACHED.
             InvalidRequestError: what is wrong with the question.
         """
         # One reading: an auditor can compare the figures only if all of them are of one instant.
@@ -61,8 +62,7 @@ class Quotes:
             now, unfinished, key = in_force(state), self._unfinished(), self._key()
             # Said before anything is said of the question: nothing will be answered any more.
             quotable_answers(state, now.policy, now.policy.scales[-1], unfinished=unfinished)
-            verify_dictionary(state, state.load, CENSUS_DICTIONARY)
-            question = question_from_wire(asked, CENSUS_DICTIONARY)
+            question = question_from_wire(asked, self._dictionaries.of_load(state, state.load))
             if scale not in now.policy.scales:
                 raise RefusedError("SCALE_REFUSED", scale=scale, scales=scales_text(now.policy.scales))
             remaining = quotable_answers(state, now.policy, scale, unfinished=unfinished)

@@ -24,7 +24,7 @@ from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.privacy.delays import declared_for, too_short, usual_tick_ms
 from broker_common.privacy.policy import Policy
-from broker_common.query.dictionary import Column, ColumnType
+from broker_common.query.dictionary import Column, ColumnType, Dictionary
 from broker_common.storage.source import (
     Chunk,
     Progress,
@@ -38,7 +38,6 @@ from broker_common.values import PSEUDONYM_BYTES
 from census_node import texts
 from census_node.ledger.subjects import NAME, NUMBER, Cards, Names, number_subjects
 from census_node.registry import NO_VALUE, Registry
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 
 _CARD, _PERSON, _HOUSEHOLD = "health_card", "person_id", "household_id"
 # Of a person's or a household's id in the source.
@@ -63,6 +62,7 @@ def read_registry(
     linkage: LinkageChain,
     names: Names,
     *,
+    dictionary: Dictionary,
     progress: Progress | None = None,
     max_rejected: int | None = None,
 ) -> tuple[Registry, Names, LoadReport]:
@@ -71,8 +71,8 @@ def read_registry(
     Raises:
         InvalidRequestError: LOAD_REFUSED, DICTIONARY_UNUSABLE.
     """
-    incoming = _Incoming(linkage, names)
-    source = open_source(source_path, (_CARD, _PERSON, _HOUSEHOLD), CENSUS_DICTIONARY.columns)
+    incoming = _Incoming(linkage, names, dictionary)
+    source = open_source(source_path, (_CARD, _PERSON, _HOUSEHOLD), dictionary.columns)
     for chunk in source.chunks(incoming.rejected, progress=progress):
         incoming.add(chunk)
     registry, names = incoming.settle(load)
@@ -126,12 +126,13 @@ class _Subjects:
 class _Incoming:
     """The rows read so far, in the order of the file."""
 
-    def __init__(self, linkage: LinkageChain, names: Names) -> None:
+    def __init__(self, linkage: LinkageChain, names: Names, dictionary: Dictionary) -> None:
+        self._dictionary = dictionary
         self.rejected = RejectedRows()
         self.without_card = 0
         self._linkage = linkage
         self._names = names
-        self._readers = {column.name: _reader(column) for column in CENSUS_DICTIONARY.columns}
+        self._readers = {column.name: _reader(column) for column in dictionary.columns}
         self._pseudonyms: GrowingArray[np.uint64] = GrowingArray(np.dtype(">u8"))
         self._persons: GrowingArray[np.bytes_] = GrowingArray(NAME)
         self._households: GrowingArray[np.bytes_] = GrowingArray(NAME)
@@ -200,7 +201,7 @@ class _Incoming:
         known_households, household_of = households.numbered(self._names.households, rows)
         del households, rows
         counts = len(known_persons), len(known_households)
-        registry = Registry.of(load, Cards(high, low, person_of, household_of), values, *counts)
+        registry = Registry.of(load, Cards(high, low, person_of, household_of), values, *counts, self._dictionary)
         homes = np.concatenate([self._names.homes, np.zeros(len(known_persons) - len(self._names.homes), NUMBER)])
         homes[person_of] = household_of
         return registry, Names(self._names.salt, known_persons, known_households, homes)

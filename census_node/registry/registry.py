@@ -17,7 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from broker_common.errors import RefusedError
+from broker_common.errors import InternalError
+from broker_common.query.dictionary import Dictionary
 from broker_common.query.question import REST, Question
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
@@ -29,7 +30,6 @@ from census_node.ledger.columns import reading_columns, write_columns
 from census_node.ledger.passes import NO_CELL, Counted, Numbers, People, Values
 from census_node.ledger.steps import LedgerSteps
 from census_node.ledger.subjects import Cards, MappedCards, Names, stored_counts
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.release.outbox import Outbox
 
 _VALUE = np.dtype(np.uint8)
@@ -45,20 +45,35 @@ class Registry:
 
     mapped: MappedCards = field(repr=False)
     people: People
+    dictionary: Dictionary
+    """What its values mean; without labels if it was read."""
 
     @classmethod
     def of(
-        cls, load: str, cards: Cards, values: Mapping[str, Values], person_count: int, household_count: int
+        cls,
+        load: str,
+        cards: Cards,
+        values: Mapping[str, Values],
+        person_count: int,
+        household_count: int,
+        dictionary: Dictionary,
     ) -> Registry:
         """One that is in memory; `values` are by person number, the counts say how many numbers were ever given."""
-        return cls._of(load, MappedCards(cards), values, (person_count, household_count))
+        return cls._of(load, MappedCards(cards), values, (person_count, household_count), dictionary)
 
     @classmethod
-    def _of(cls, load: str, mapped: MappedCards, values: Mapping[str, Values], counts: tuple[int, int]) -> Registry:
+    def _of(
+        cls,
+        load: str,
+        mapped: MappedCards,
+        values: Mapping[str, Values],
+        counts: tuple[int, int],
+        dictionary: Dictionary,
+    ) -> Registry:
         def members() -> tuple[Numbers, Numbers]:
             return mapped.cards.persons, mapped.cards.households
 
-        return cls(mapped, People(load, *counts, values, members))
+        return cls(mapped, People(load, *counts, values, members), dictionary)
 
     @property
     def load(self) -> str:
@@ -89,7 +104,7 @@ class Registry:
         """The same people, with the numbers that they have, under other pseudonyms."""
         cards, rows, people = self.cards, rekeyed.rows, self.people
         cards = Cards(rekeyed.high, rekeyed.low, cards.persons[rows], cards.households[rows])
-        return Registry.of(load, cards, people.values, self.person_count, self.household_count)
+        return Registry.of(load, cards, people.values, self.person_count, self.household_count, self.dictionary)
 
     def write(self, path: Path, names: Names, former: Cards) -> None:
         """Store the load durably, as one file: `names` of all subjects that have a number, `former` cards.
@@ -103,7 +118,7 @@ class Registry:
             {
                 **self.cards.columns(),
                 **{f"{_VALUES_OF}{name}": values for name, values in self.people.values.items()},
-                _DICTIONARY: np.frombuffer(CENSUS_DICTIONARY.meaning, np.uint8),
+                _DICTIONARY: np.frombuffer(self.dictionary.meaning, np.uint8),
                 "counts": counts,
                 **names.columns(),
                 **former.columns("former_"),
@@ -115,19 +130,15 @@ class Registry:
         """Read a stored load.
 
         Raises:
-            RefusedError: DICTIONARY_CHANGED.
             InternalError: INTEGRITY, the file is missing or damaged.
         """
         with reading_columns(path, f"the registry of load {load}") as stored:
-            if stored.column(_DICTIONARY, _VALUE).tobytes() != CENSUS_DICTIONARY.meaning:
-                # SECURITY: a stored number would be counted as another value than the one that was loaded.
-                raise RefusedError("DICTIONARY_CHANGED", role="census")
+            # SECURITY: under another dictionary a stored number would be counted as another value than the one that was loaded.
+            dictionary = Dictionary.parse_meaning(stored.column(_DICTIONARY, _VALUE).tobytes())
             mapped, counts = MappedCards.of_columns(stored), stored_counts(stored)
-            values = {
-                name: stored.mapped(f"{_VALUES_OF}{name}", _VALUE, counts[0]).array for name in CENSUS_DICTIONARY.names
-            }
+            values = {name: stored.mapped(f"{_VALUES_OF}{name}", _VALUE, counts[0]).array for name in dictionary.names}
             mapped.let_go()
-            return cls._of(load, mapped, values, counts)
+            return cls._of(load, mapped, values, counts, dictionary)
 
 
 def forget_old_loads(journal: Journal[CensusState], loads: LoadFolder) -> None:
@@ -154,17 +165,31 @@ class OpenRegistries:
         self._journal = journal
 
     def people(self, load: str) -> People:
+        return self.registry(load).people
+
+    def registry(self, load: str) -> Registry:
+        """A load that the log names, whose values mean what the log says.
+
+        Raises:
+            InternalError: INTEGRITY.
+        """
         with self._journal.reading() as state:
-            commitments = state.commitments
-        return self.loads.store(load, commitments).people
+            commitments, dictionary = state.commitments, state.dictionaries[load]
+        registry = self.loads.store(load, commitments)
+        if registry.dictionary.hash.hex() != dictionary:
+            raise InternalError(
+                "INTEGRITY", problem=f"the registry of load {load} is of another dictionary than the log says"
+            )
+        return registry
 
 
-def counted(people: People, question: Question) -> Counted:
+def counted(registry: Registry, question: Question) -> Counted:
     """For `Passes.count`: a variable of everybody, and the cell of each of its values."""
+    people, dictionary = registry.people, registry.dictionary
     if question.variable is None:
         # In one cell whatever they speak.
-        return Counted(people.values[CENSUS_DICTIONARY.names[0]], np.zeros(256, np.uint8), 1)
-    positions = CENSUS_DICTIONARY.column(question.variable).positions
+        return Counted(people.values[dictionary.names[0]], np.zeros(256, np.uint8), 1)
+    positions = dictionary.column(question.variable).positions
     rest = question.cells.index(REST) if REST in question.cells else NO_CELL
     cell_of_value = np.full(256, rest, np.uint8)
     for number, cell in enumerate(question.cells):

@@ -18,7 +18,6 @@ from broker_common.tlog.census_state import CensusState
 from broker_common.values import Randomness
 from census_node.ledger.subjects import Known, Names
 from census_node.registry import Registry
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.registry import forget_old_loads
 
 
@@ -46,7 +45,6 @@ def relink_registry(
         loads,
         keys,
         source,
-        dictionary=CENSUS_DICTIONARY,
         write_store=write_store,
         forget_old_loads=lambda: forget_old_loads(journal, loads),
         randomness=randomness,

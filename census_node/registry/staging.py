@@ -27,7 +27,6 @@ from broker_common.storage.open_loads import OpenLoads
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Rostered
 from broker_common.values import Randomness
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.joining import JoinedRoster, join
 from census_node.registry.reception import AdmittedRoster, RosterGate, RosterReception, admit
 from census_node.registry.registry import Registry
@@ -46,7 +45,6 @@ class _Now:
 
     load: str
     linkage: str
-    dictionary: str
     commitments: Mapping[str, str]
     in_force: Mapping[str, Rostered]
     registered: Collection[str]
@@ -197,8 +195,8 @@ class Rosters:
         return [(health, number) for health, number, _ in joined if not was_in_force(now.in_force, health, number)]
 
     def _join(self, roster: KeptRoster, now: _Now) -> JoinedRoster | None:
-        if roster.linkage != now.linkage or now.dictionary != CENSUS_DICTIONARY.hash.hex():
-            # Until the other agency, or the operator, has done its part.
+        if roster.linkage != now.linkage:
+            # Until the other agency has done its part.
             return None
         try:
             registry = self._registries.store(now.load, dict(now.commitments))
@@ -270,7 +268,6 @@ class Rosters:
             return _Now(
                 load=state.load,
                 linkage=state.linkage,
-                dictionary=state.dictionaries.get(state.load, ""),
                 commitments=dict(state.commitments),
                 in_force=dict(state.rosters),
                 registered=frozenset(state.membership.peers("health")),

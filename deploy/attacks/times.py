@@ -17,13 +17,13 @@ from typing import Self
 from broker_common.privacy.policy import Policy
 from broker_common.query.question import parse_question
 from broker_common.storage.clock import system_clock
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from deploy.attacks.arena import Arena, Ask
 from deploy.attacks.findings import Curve, Finding, Instants, Report
 from deploy.attacks.people import FRENCH, Person, among
 from deploy.attacks.spending import boldly, units_of
 from deploy.attacks.transcripts import Seen
 from deploy.attacks.worlds import told_apart
+from deploy.synthetic.census_dictionary import CENSUS_DICTIONARY
 
 _GROUP = 3
 # Of so many spent people every question takes others: their criteria are as long as anybody's.

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from broker_common.query.question import parse_question
 from broker_common.tlog.entries import Delivered
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from deploy.attacks.arena import Arena, Ask
 from deploy.attacks.findings import Same
 from deploy.attacks.transcripts import differences, logged
+from deploy.synthetic.census_dictionary import CENSUS_DICTIONARY
 
 _LOOKS = 100
 _LOOK_SECONDS = 0.05

@@ -18,9 +18,9 @@ from typing import Final
 
 import numpy as np
 
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from deploy.synthetic.arrays import Booleans, Integers
 from deploy.synthetic.cards import decimal_digits
+from deploy.synthetic.census_dictionary import CENSUS_DICTIONARY
 from deploy.synthetic.codes import CENSUS_DIVISIONS, DIAGNOSES, PROCEDURES, SEXES, bare_codes, values_of
 from deploy.synthetic.csv_rows import CodeListPieces, Pieces, digit_pieces, field, header, join_rows
 from deploy.synthetic.dice import Dice, Stream

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import tomli_w
+from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 
 from broker_common.audit.codes import CODES, ON_SITE
 from broker_common.crypto.cards import PURPOSES
@@ -18,10 +19,8 @@ from broker_common.errors import REASONS
 from broker_common.storage.home import Home
 from broker_common.tlog.rules import RULES
 from census_node.config import CensusConfig
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from deploy.local import Plan, lay_out
 from health_node.config import HealthConfig
-from health_node.dictionary import HEALTH_DICTIONARY
 from researcher_node.config import ResearcherConfig
 from researcher_node.study.design import design
 from researcher_node.study.file import parse_study_file

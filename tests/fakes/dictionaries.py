@@ -8,8 +8,10 @@ from dataclasses import replace
 from typing import Final
 
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
+from deploy.synthetic.census_dictionary import CENSUS_DICTIONARY
+from deploy.synthetic.health_dictionary import HEALTH_DICTIONARY
 
-__all__ = ["CHANGES", "LANGUAGES", "put_in_place", "relabelled"]
+__all__ = ["CENSUS_DICTIONARY", "CHANGES", "HEALTH_DICTIONARY", "LANGUAGES", "put_in_place", "relabelled"]
 
 
 def _each(change: Callable[[Column], Column]) -> Callable[[Dictionary], Dictionary]:

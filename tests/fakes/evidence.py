@@ -22,6 +22,7 @@ import duckdb
 import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from fakes.canaries import Exhibit, Place
+from fakes.dictionaries import HEALTH_DICTIONARY
 from fakes.homes import PARTIES, key_forms, part_of, stored_message
 from fakes.wiretap import Call, Link, Wiretap
 from google.protobuf.message import Message
@@ -29,7 +30,6 @@ from tripartite.v1 import answer_pb2, census_service_pb2, roster_pb2, sample_pb2
 
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.sealing import OpeningKey, open_with_any, roster_info, sample_bits_info
-from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.people_store import PeopleStore
 
 __all__ = [
@@ -147,7 +147,7 @@ def _arrays(place: Place, name: str, content: bytes) -> Iterator[Exhibit]:
 
 def _people(path: Path, place: Place, name: str) -> Iterator[Exhibit]:
     # Pseudonyms stand in the file as they are.
-    with PeopleStore(path) as store:
+    with PeopleStore(path, HEALTH_DICTIONARY) as store:
         for column in HEALTH_DICTIONARY.names:
             values = store.column(column)
             yield Exhibit(place, f"{name}: {column}", values.tobytes(), frozenset(np.unique(values).tolist()))

@@ -14,6 +14,7 @@ from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.privacy.accounting import price
 from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary import Column, ColumnType, Dictionary
+from broker_common.query.dictionary_document import adoption_of, dictionary_document
 from broker_common.query.refusal import Refusal
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.cosignature import Cosigner
@@ -21,6 +22,7 @@ from broker_common.tlog.entries import (
     Adopted,
     Announced,
     Charged,
+    DictionaryAdopted,
     Event,
     Forwarded,
     Loaded,
@@ -62,6 +64,7 @@ __all__ = [
     "confirmed",
     "contents",
     "cosigned_note",
+    "dictionary_adopted",
     "hash_of",
     "loaded",
     "opened",
@@ -236,6 +239,22 @@ def reopened(state: CensusState, note: str = "the drill is over", key: SigningKe
     """The operator's reopening as the next entry."""
     order = state.order("reopen", note)
     return Reopened(note=note, signature=key.sign_text(order.document), key_id=key.key_id)
+
+
+def dictionary_adopted(
+    dictionary: Dictionary = DICTIONARY, *, own: Party = CENSUS, key: SigningKey | None = None, **changes: Any
+) -> DictionaryAdopted:
+    """The adoption of a dictionary, signed by the agency's identity key."""
+    adoption = adoption_of(dictionary, dictionary_document(dictionary))
+    key = own.signing(Purpose.IDENTITY) if key is None else key
+    fields: dict[str, Any] = {
+        "version": adoption.version,
+        "dictionary": adoption.dictionary,
+        "document": adoption.document,
+        "signature": key.sign_text(adoption.statement, purpose=Purpose.DICTIONARY),
+        "key_id": key.key_id,
+    }
+    return DictionaryAdopted(**fields | changes)
 
 
 def loaded(load: str = "load1", **changes: Any) -> Loaded:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from fakes.dictionaries import CENSUS_DICTIONARY
 
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from deploy.synthetic.cards import BLOCK_SIZE, card_digits
 
 __all__ = ["MARKED_CARD_ROW", "MarkedPeople", "Row", "Sizes", "health_and_census_rows", "write_csv"]

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from fakes.dictionaries import CENSUS_DICTIONARY
 
 from broker_common.crypto.commitments import SALT_BYTES
+from broker_common.query.dictionary import Dictionary
 from census_node.ledger.subjects import NAME, Cards, Names
 from census_node.registry import Registry
 
@@ -25,6 +27,7 @@ def made_registry(
     *,
     persons: Sequence[int] | None = None,
     households: Sequence[int] | None = None,
+    dictionary: Dictionary = CENSUS_DICTIONARY,
 ) -> Registry:
     """A registry of these cards and of values by person; persons and households are numbered as given, or by card."""
     numbers = [
@@ -32,7 +35,7 @@ def made_registry(
         for given in (persons, households)
     ]
     counts = [1 + max(each.tolist(), default=-1) for each in numbers]
-    return Registry.of(load, Cards(high, low, numbers[0], numbers[1]), values, counts[0], counts[1])
+    return Registry.of(load, Cards(high, low, numbers[0], numbers[1]), values, counts[0], counts[1], dictionary)
 
 
 def made_names(persons: int, households: int, homes: npt.NDArray[np.uint32] | None = None) -> Names:

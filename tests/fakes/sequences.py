@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fakes import ledger_rules
+from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.ledger_rules import CensusLedger, HealthLedger, Json
 from fakes.simulation import AGENCIES, RESEARCHERS, Simulation
 from fakes.virtual_time import Killed
@@ -44,9 +45,7 @@ from broker_common.tlog.replay import LogState
 from census_node.operator import operating
 from census_node.operator.operating import Confirmation
 from census_node.operator.proposals import draft, make_proposal
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from deploy.local import PROJECT, RELEASE
-from health_node.dictionary import HEALTH_DICTIONARY
 from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Precision, Session, Wanted
 

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import structlog
+from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.disk import FailingCommit
 from fakes.ledger_rules import cap, price
 from fakes.memory_grpc import Network
@@ -51,7 +52,6 @@ from census_node.ledger.samples import SampleFolder
 from census_node.opening import CensusHome
 from census_node.operator.operating import Confirmation
 from census_node.operator.proposals import draft, make_proposal
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.registry import Registry
 from census_node.registry.rosters import KeptRoster, RosterFolder
 from census_node.release.slot_secrets import SlotSecrets

@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from fakes import logs
+from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.randomness import SeededRandomness
 from fakes.reference_desk import ReferenceDesk, counts_of, people_here
 
@@ -34,7 +35,6 @@ from broker_common.query.dictionary import Dictionary
 from broker_common.query.question import parse_question
 from broker_common.tlog.entries import Charged, Entry, Event, Loaded, Relinked, Rostered
 from broker_common.values import ExactCounts
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 
 __all__ = [
     "DAY_MS",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.registries import made_names
 from fakes.world import HEALTH, OTHER_HEALTH, World
 from tripartite.v1 import roster_pb2
@@ -19,7 +20,6 @@ from census_node.ledger.samples import SampleFolder
 from census_node.ledger.steps import LedgerSteps
 from census_node.ledger.subjects import Cards, Carry, Known
 from census_node.registry import Registry
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 
 __all__ = ["Row", "SmallCensus"]
 
@@ -59,7 +59,7 @@ class SmallCensus(World):
         self._counts = (max(self._counts[0], 1 + int(counted[0])), max(self._counts[1], 1 + int(counted[1])))
         values = {name: np.zeros(self._counts[0], np.uint8) for name in CENSUS_DICTIONARY.names}
         cards = Cards(halves[:, 0].copy(), halves[:, 1].copy(), persons, households)
-        return Registry.of(load, cards, values, *self._counts)
+        return Registry.of(load, cards, values, *self._counts, CENSUS_DICTIONARY)
 
     def replace_load(self, rows: Sequence[Row]) -> None:
         """Put these rows in force, as a census home does."""

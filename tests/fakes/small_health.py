@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 import numpy as np
+from fakes.dictionaries import HEALTH_DICTIONARY
 from fakes.logs import ALICE, CENSUS, HEALTH, ORIGIN, POLICY_KEY, SIGNER, party
 from fakes.logs import policy as make_policy
 from fakes.samples import whom
@@ -52,6 +53,7 @@ from broker_common.rpc.callers import set_caller
 from broker_common.rpc.channel import PROCEED
 from broker_common.rpc.server import StopSignal
 from broker_common.rpc.status import trailing_metadata
+from broker_common.storage.dictionaries import Dictionaries, adopt_dictionary
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import KnownPeers, announce, register
@@ -65,7 +67,6 @@ from broker_common.values import QUERY_ID_BYTES
 from health_node.census_link import CensusLink, CensusNow
 from health_node.cohort_figures import CohortBands
 from health_node.config import LimitConfig
-from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.node import HealthNode, SamplingKeys
 from health_node.people_store import People, build_people_store
 from health_node.questions import Questions
@@ -406,6 +407,7 @@ class SmallHealth:
         announce(self.journal, HEALTH.card.signed)
         for peer, projects in ((CENSUS, None), (ALICE, ["p"]), (BEN, ["p"])):
             register(self.journal, peer.card, projects=projects)
+        adopt_dictionary(self.journal, Dictionaries(folder), HEALTH_DICTIONARY, HEALTH.signing(Purpose.IDENTITY))
         self._start()
 
     def _start(self) -> None:
@@ -416,6 +418,7 @@ class SmallHealth:
             researchers=known.researchers,
             sampling=SamplingKeys(in_use=lambda: "key", named=lambda _: sampling),
             loads=self._loads,
+            dictionaries=Dictionaries(self._folder),
             engine_threads=1,
             work_per_second=self.limits.work_per_second,
             clock=now_ms,
@@ -486,7 +489,9 @@ class SmallHealth:
         columns["age"] = (numbers % 100).astype(np.int32)
         halves = numbers.astype(np.uint64) + np.uint64(1 + 1000 * self._chain)
         with self._loads.loading(os.urandom) as load:
-            build_people_store(self._loads.file(load), People(halves, halves, columns), places=PLACES_IN_PART)
+            build_people_store(
+                self._loads.file(load), People(halves, halves, columns), HEALTH_DICTIONARY, places=PLACES_IN_PART
+            )
             chain = _CHAINS[self._chain]
             if relinked:
                 replaced = self.node.load_in_force()

@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from fakes import logs
 from fakes.desk_world import bits_of, cards_by_person, members
+from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.randomness import SeededRandomness
 
 from broker_common.crypto.linkage import LinkageKey
@@ -45,7 +46,6 @@ from census_node.ledger.passes import Bits, Passes
 from census_node.ledger.subjects import Cards, Carry, Known
 from census_node.query.budget import verify_affordable
 from census_node.registry import Registry
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.joining import JoinedRoster, join
 from census_node.registry.registry import counted
 from census_node.registry.rosters import KeptRoster
@@ -180,6 +180,7 @@ def registry(world: World, at: int) -> Registry:
         dict.fromkeys(CENSUS_DICTIONARY.names, by_person),
         persons,
         households,
+        CENSUS_DICTIONARY,
     )
 
 
@@ -278,7 +279,7 @@ def carried(world: World, at: int, books: Books) -> Books:
 @cache
 def count(world: World, at: int, active: Sample, question: Question) -> tuple[int, ...]:
     """How many people among these cards are in each cell."""
-    return tuple(_PASSES.count(_here(world, at, active), counted(registry(world, at).people, question)))
+    return tuple(_PASSES.count(_here(world, at, active), counted(registry(world, at), question)))
 
 
 # --- the service -----------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ import pytest
 from fakes import logs
 from fakes.cards import Party, PrivateKey
 from fakes.clock import FakeClock
+from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.registries import made_registry, write_registry
 from fakes.samples import sample_of
 from msgspec import structs
@@ -55,14 +56,16 @@ from broker_common.query.answer import open_answer
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition import Condition
 from broker_common.query.criteria import parse_condition
+from broker_common.query.dictionary import Dictionary
 from broker_common.query.question import parse_question
 from broker_common.query.quote import sign_quote
 from broker_common.query.ticket import Researcher, VerifiedTicket, sign_ticket
 from broker_common.storage.clock import system_clock
+from broker_common.storage.dictionaries import Dictionaries, adopt_dictionary
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Checkpointed, Journal
 from broker_common.storage.linkage_keys import LinkageKeys, NextKey
-from broker_common.storage.loads import LoadFolder
+from broker_common.storage.loads import LoadFolder, StoreStateT
 from broker_common.storage.registration import KnownPeers, announce, register
 from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source_values import MISSING, Values
@@ -87,7 +90,6 @@ from census_node.query.budget import quotable_answers
 from census_node.query.flow import Charge
 from census_node.registry import Registry
 from census_node.registry import registry as census_loads
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.registry import OpenRegistries
 from census_node.registry.relinking import relink_registry
 from census_node.registry.rosters import KeptRoster, RosterBook, RosterFolder
@@ -99,7 +101,6 @@ from census_node.release.slots import SlotBatch
 from health_node import node as health_loads
 from health_node.cohort_figures import CohortBands
 from health_node.config import LimitConfig
-from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.forwarding import Sample, make_manifest, sign_manifest
 from health_node.node import HealthNode, SamplingKeys
 from health_node.people_store import People, build_people_store
@@ -256,6 +257,7 @@ class World:
         census_clock: Clock | None = None,
         health_clock: Clock | None = None,
         witness_store: WitnessStore | None = None,
+        dictionaries: tuple[Dictionary, Dictionary] = (CENSUS_DICTIONARY, HEALTH_DICTIONARY),
     ) -> None:
         self.directory = directory
         self.policy = make_policy() if policy is None else policy
@@ -295,6 +297,8 @@ class World:
         self.offered: dict[int, ticket_pb2.NoiseSlot] = {}
         self._copies = itertools.count(1)
         self._closing: list[Callable[[], None]] = []
+        # What each agency adopts and loads its data under.
+        self.census_dictionary, self.health_dictionary = dictionaries
         self.census_folder = directory / "census"
         self.health_folder = directory / "health"
         self._make_census()
@@ -410,6 +414,7 @@ class World:
         journal = self._census_journal(create=True)
         self._introduce(journal, CENSUS, HEALTH, OTHER_HEALTH, OWNER, OTHER)
         self._adopt(journal, self.policy)
+        self._adopt_dictionary(journal, CENSUS, self.census_folder, self.census_dictionary)
         self.put_in_force(journal, loads, self.make_registry(_LOAD))
         journal.close()
         self._write_keys(self.census_folder)
@@ -444,7 +449,30 @@ class World:
         """The health operator changes the linkage key."""
         loads = LoadFolder(self.health_folder / "people", ".people")
         with next_key_of(self.health_folder, "health", key) as (keys, source):
-            return relink_people(node.journal, loads, keys, source, os.urandom, engine_threads=_ENGINE_THREADS)
+            return relink_people(
+                node.journal,
+                loads,
+                Dictionaries(self.health_folder),
+                keys,
+                source,
+                os.urandom,
+                engine_threads=_ENGINE_THREADS,
+            )
+
+    def _adopt_dictionary(
+        self, journal: Journal[StoreStateT], own: Identity, folder: Path, dictionary: Dictionary
+    ) -> None:
+        adopt_dictionary(journal, Dictionaries(folder), dictionary, self.parties[own].signing(Purpose.IDENTITY))
+
+    def adopt_census_dictionary(self, dictionary: Dictionary) -> None:
+        """The census operator adopts a dictionary for the next load."""
+        self.census_dictionary = dictionary
+        self._adopt_dictionary(self.census.journal, CENSUS, self.census_folder, dictionary)
+
+    def adopt_health_dictionary(self, node: HealthNode, dictionary: Dictionary) -> None:
+        """The health operator adopts a dictionary for the next load."""
+        self.health_dictionary = dictionary
+        self._adopt_dictionary(node.journal, HEALTH, self.health_folder, dictionary)
 
     def adopt(self, policy: Policy) -> None:
         """Sign a policy and put it in force."""
@@ -492,9 +520,9 @@ class World:
         halves = self.in_census.copy().view(">u8").astype(np.uint64)
         columns = {
             column.name: (np.arange(len(self.in_census)) % len(column.codes)).astype(np.uint8)
-            for column in CENSUS_DICTIONARY.columns
+            for column in self.census_dictionary.columns
         }
-        return made_registry(load, halves[:, 0].copy(), halves[:, 1].copy(), columns)
+        return made_registry(load, halves[:, 0].copy(), halves[:, 1].copy(), columns, dictionary=self.census_dictionary)
 
     def _census_journal(self, *, create: bool = False) -> Journal[CensusState]:
         def tables(db: Database) -> None:
@@ -551,6 +579,7 @@ class World:
                 witnesses=witnesses,
             ),
             loads=LoadFolder(self.census_folder / "registries", ".npz"),
+            dictionaries=Dictionaries(self.census_folder),
             samples=SampleFolder(self.census_folder / "samples"),
             snapshots=SnapshotFolder(self.census_folder / "ledgers"),
             slot_secrets=SlotSecrets(self.census_folder / "slots"),
@@ -617,7 +646,7 @@ class World:
             release,
             self.linkage,
             os.urandom,
-            dictionary=CENSUS_DICTIONARY,
+            dictionary=registry.dictionary,
             with_entry=with_entry,
         )
 
@@ -659,11 +688,14 @@ class World:
         if create:
             self.health_folder.mkdir()
             loads.path.mkdir()
-            build_people_store(loads.file(_LOAD), self._health_records(len(self.people)), places=self.places)
+            build_people_store(
+                loads.file(_LOAD), self._health_records(len(self.people)), self.health_dictionary, places=self.places
+            )
         journal = self._health_journal(create=create)
         if create:
             self._introduce(journal, HEALTH, CENSUS, OWNER, OTHER)
-            loads.put_in_force(journal, _LOAD, RELEASE, self.linkage, os.urandom, dictionary=HEALTH_DICTIONARY)
+            self._adopt_dictionary(journal, HEALTH, self.health_folder, self.health_dictionary)
+            loads.put_in_force(journal, _LOAD, RELEASE, self.linkage, os.urandom, dictionary=self.health_dictionary)
             self._number_roster(journal, _LOAD)
             self._write_keys(self.health_folder)
         known, party = self.known(journal), self.parties[HEALTH]
@@ -675,6 +707,7 @@ class World:
                 named=lambda name: party.private(name, SamplingKey),
             ),
             loads=loads,
+            dictionaries=Dictionaries(self.health_folder),
             engine_threads=_ENGINE_THREADS,
             work_per_second=LimitConfig().work_per_second,
             clock=self.health_clock,
@@ -704,8 +737,10 @@ class World:
         loads = LoadFolder(self.health_folder / "people", ".people")
         journal = self._health_journal()
         with loads.loading(os.urandom) as load:
-            build_people_store(loads.file(load), self._health_records(people), places=self.places)
-            loads.put_in_force(journal, load, release, self.linkage, os.urandom, dictionary=HEALTH_DICTIONARY)
+            build_people_store(
+                loads.file(load), self._health_records(people), self.health_dictionary, places=self.places
+            )
+            loads.put_in_force(journal, load, release, self.linkage, os.urandom, dictionary=self.health_dictionary)
         health_loads.forget_old_loads(journal, loads)
         journal.close()
         return load
@@ -719,7 +754,7 @@ class World:
         """The age of each is their place modulo 100; nothing else is known of anybody."""
         halves = self.people[:people].copy().view(">u8").astype(np.uint64)
         columns: dict[str, Values] = {}
-        for column in HEALTH_DICTIONARY.columns:
+        for column in self.health_dictionary.columns:
             empty = np.zeros(len(halves), np.uint64) if column.multi_valued else np.full(len(halves), MISSING, np.int32)
             columns[column.name] = empty
         columns["age"] = (np.arange(len(halves)) % 100).astype(np.int32)
@@ -769,7 +804,7 @@ class World:
             query_id=os.urandom(QUERY_ID_BYTES),
             researcher_id=researcher,
             project_id=PROJECT,
-            question=parse_question(FRENCH, CENSUS_DICTIONARY).to_wire(),
+            question=parse_question(FRENCH, self.census_dictionary).to_wire(),
             census_release=RELEASE,
             scale=scale,
             fraction_millionths=WHOLE_MILLIONTHS,
@@ -791,7 +826,7 @@ class World:
         """A ticket of `researcher`, changed by `change` before it is signed with `key` (by default their own)."""
         body = self.body(researcher, scale=scale, slot=slot)
         opening_key = OpeningKey.generate(os.urandom)
-        condition, nonce = parse_condition(where, HEALTH_DICTIONARY), os.urandom(SALT_BYTES)
+        condition, nonce = parse_condition(where, self.health_dictionary), os.urandom(SALT_BYTES)
         body.answer_key = opening_key.sealing_key.raw
         body.criteria_commitment = commit_criteria(nonce, canonical_bytes(condition))
         change(body)

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.quotes import Offer
 from fakes.randomness import SeededRandomness
 from fakes.world import FRENCH, HEALTH, PROJECT, RELEASE, RESEARCHER, make_policy, make_pseudonyms
@@ -57,7 +58,6 @@ from broker_common.tlog.note import NoteSigner, NoteVerifier, parse_note
 from broker_common.values import HASH_BYTES, QUERY_ID_BYTES, NoisyCounts
 from census_node.ledger.passes import JOINED, CardPlaces
 from census_node.query.admission import AdmittedSample, Arrived, Gate, SampleAttempt
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.joining import JoinedRoster
 from census_node.registry.reception import AdmittedRoster, RosterGate, admit
 from health_node.forwarding import HandedOver, VerifiedCharge, sign_manifest, verify_charged, verify_refused
@@ -338,7 +338,7 @@ _GATE = Gate(
     census_release=RELEASE,
     now_ms=NOW_MS,
     verify_open=lambda: None,
-    verify_dictionary=lambda: None,
+    dictionary=CENSUS_DICTIONARY,
     verify_slot=lambda _: None,
     is_charged=lambda _: False,
     roster=_roster_in_force,

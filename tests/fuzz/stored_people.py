@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from fakes.dictionaries import HEALTH_DICTIONARY
 from fakes.world import make_pseudonyms
 
 from broker_common.errors import BrokerError
 from broker_common.query.criteria import parse_condition
 from broker_common.storage.source_values import MISSING, Values
-from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.people_store import People, PeopleStore, build_people_store, read_figures
 
 __all__ = ["REFUSED", "build_store", "read_store"]
@@ -32,14 +32,16 @@ def build_store(path: Path) -> None:
         empty = np.zeros(_PEOPLE, np.uint64) if column.multi_valued else np.full(_PEOPLE, MISSING, np.int32)
         columns[column.name] = empty
     columns["age"] = np.arange(_PEOPLE).astype(np.int32)
-    build_people_store(path, People(halves[:, 0].copy(), halves[:, 1].copy(), columns), places=len(halves))
+    build_people_store(
+        path, People(halves[:, 0].copy(), halves[:, 1].copy(), columns), HEALTH_DICTIONARY, places=len(halves)
+    )
 
 
 def read_store(path: Path) -> str:
     """`read`, or the code of the error; whatever else is wrong by its type and place."""
     try:
-        figures = read_figures(path)
-        with PeopleStore(path, threads=1) as store:
+        figures = read_figures(path, HEALTH_DICTIONARY)
+        with PeopleStore(path, HEALTH_DICTIONARY, threads=1) as store:
             if (store.size, store.places) != (figures.people, figures.places):
                 return "the figures are not those of the store"
             for where in ("age >= 3", "diagnosis = 'stroke' or not sex = 'male'"):

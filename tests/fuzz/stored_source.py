@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.parquet import HEALTH_TYPES, parquet_from_csv
 from fakes.registries import made_names
 from fuzz.target import require
@@ -51,11 +52,15 @@ def load(role: str, path: Path) -> str:
     store = path.with_suffix(".store")
     try:
         if role == "census":
-            registry, _, counted = read_registry(path, "load", _LINKAGE, made_names(0, 0), max_rejected=_PEOPLE)
+            registry, _, counted = read_registry(
+                path, "load", _LINKAGE, made_names(0, 0), dictionary=CENSUS_DICTIONARY, max_rejected=_PEOPLE
+            )
             require(registry.size == counted.linked, "the report counts the registry")
             _verify_report(counted.rows, counted.linked + counted.without_card, counted.rejected)
         else:
-            report = load_people(path, store, _LINKAGE, places=_PEOPLE, max_rejected=_PEOPLE)
+            report = load_people(
+                path, store, _LINKAGE, dictionary=HEALTH_DICTIONARY, places=_PEOPLE, max_rejected=_PEOPLE
+            )
             _verify_report(report.rows, report.loaded + report.without_card, report.rejected)
     except BrokerError as error:
         return error.code

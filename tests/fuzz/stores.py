@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from fakes import logs
 from fakes.clock import FakeClock
+from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.randomness import SeededRandomness
 from fakes.registries import made_names
 from fakes.site import sealed
@@ -58,7 +59,6 @@ from census_node.ledger.columns import write_columns
 from census_node.ledger.samples import KeptSample, SampleFolder
 from census_node.ledger.snapshots import SnapshotFolder
 from census_node.ledger.subjects import Carry, Known, Names
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.loading import read_registry
 from census_node.registry.registry import Registry
 from census_node.release.publication import verify_witnessed

@@ -16,6 +16,7 @@ import numpy as np
 import tomli_w
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.registries import made_names
 from fakes.world import make_policy
 from fuzz.target import Cut, Finding, Target, ValueT, fresh_path, joined, require
@@ -50,11 +51,9 @@ from broker_common.storage.home import Home
 from broker_common.storage.source import RejectedRows, verify_names
 from broker_common.values import base64_text, parse_base64
 from census_node.config import CensusConfig
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.loading import read_registry
 from health_node.cohort import Scratch, compile_condition
 from health_node.config import HealthConfig
-from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.encoding import Encoding, Stored
 from health_node.loading import load_people
 from health_node.marks import price, verify_affordable
@@ -113,10 +112,14 @@ def verify_condition(condition: Condition) -> None:
         compile_condition(each, HEALTH_DICTIONARY).mark(_few_people(), found, Scratch(_FEW))
     require(bool((marks[0] ^ marks[1]).all()), "everybody is meant by a condition or by its negation")
     require(
-        price(condition, 1, 2) == 2 * price(condition, 1, 1) > 2 * price(condition, 1_000_000, 1) > 0, "it has a price"
+        price(condition, 1, 2, HEALTH_DICTIONARY)
+        == 2 * price(condition, 1, 1, HEALTH_DICTIONARY)
+        > 2 * price(condition, 1_000_000, 1, HEALTH_DICTIONARY)
+        > 0,
+        "it has a price",
     )
     try:
-        verify_affordable(condition, 1, places=1, policy=_TICKING, work_per_second=1000)
+        verify_affordable(condition, 1, HEALTH_DICTIONARY, places=1, policy=_TICKING, work_per_second=1000)
     except InvalidRequestError as error:
         require(error.code == "CRITERIA_TOO_DEAR", "it is too dear, or is asked")
         require(0 <= int(error.details["terms"]) < count_terms(condition), "fewer terms would do")
@@ -524,7 +527,7 @@ def _parse_census_source(data: bytes) -> None:
     path = fresh_path(".csv")
     path.write_bytes(data)
     try:
-        registry, names, report = read_registry(path, "load", _LINKAGE, made_names(1, 1))
+        registry, names, report = read_registry(path, "load", _LINKAGE, made_names(1, 1), dictionary=CENSUS_DICTIONARY)
         require(registry.size == report.linked, "the report counts the registry")
         counts = (len(names.persons), len(names.households))
         require(counts == (registry.person_count, registry.household_count), "every number has a name")
@@ -537,7 +540,7 @@ def _parse_health_source(data: bytes) -> None:
     path, store = fresh_path(".csv"), fresh_path(".people")
     path.write_bytes(data)
     try:
-        report = load_people(path, store, _LINKAGE, places=DECLARED_STEP)
+        report = load_people(path, store, _LINKAGE, dictionary=HEALTH_DICTIONARY, places=DECLARED_STEP)
         require(report.rows == report.loaded + report.without_card + report.rejected.count, "every row is counted once")
     finally:
         path.unlink()

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import tripartite.v1
+from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fuzz.target import Target, require
 from fuzz.texts import CRITERIA_CODES, QUESTION_CODES, verify_condition, verify_question
 from google.protobuf import any_pb2
@@ -28,8 +29,6 @@ from broker_common.query.dictionary import Dictionary, dictionary_json, dictiona
 from broker_common.query.messages import parse_message
 from broker_common.query.question import Question, parse_question, question_from_wire
 from broker_common.rpc.status import broker_error, trailing_metadata
-from census_node.registry.dictionary import CENSUS_DICTIONARY
-from health_node.dictionary import HEALTH_DICTIONARY
 
 __all__ = ["TARGETS", "message_types"]
 

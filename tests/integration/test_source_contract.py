@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.parquet import HEALTH_TYPES, parquet_from_csv
 from fakes.registries import made_names
 
@@ -32,7 +33,15 @@ def load_health(
 ) -> Loaded:
     """The health store's file, byte by byte, and the report."""
     store = directory / f"{source.name}.people"
-    report = load_people(source, store, LINKAGE, places=DECLARED_STEP, max_rejected=max_rejected, progress=progress)
+    report = load_people(
+        source,
+        store,
+        LINKAGE,
+        dictionary=HEALTH_DICTIONARY,
+        places=DECLARED_STEP,
+        max_rejected=max_rejected,
+        progress=progress,
+    )
     return store.read_bytes(), (report.rows, report.loaded, report.without_card), report.rejected
 
 
@@ -41,7 +50,13 @@ def load_census(
 ) -> Loaded:
     """The registry's file, byte by byte, and the report."""
     registry, names, report = read_registry(
-        source, "load", LINKAGE, made_names(0, 0), max_rejected=max_rejected, progress=progress
+        source,
+        "load",
+        LINKAGE,
+        made_names(0, 0),
+        dictionary=CENSUS_DICTIONARY,
+        max_rejected=max_rejected,
+        progress=progress,
     )
     path = directory / f"{source.name}.npz"
     registry.write(path, names, Cards.none())

@@ -32,6 +32,7 @@ import numpy as np
 import pytest
 from fakes.canaries import Canary, Exhibit, Finding, Place, Searcher, forms, number_texts, pseudonym_forms
 from fakes.dashboards import PUBLIC
+from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.evidence import on_the_wire, open_rosters, open_samples
 from fakes.homes import PARTIES, key_forms, role_of
 from fakes.marked_people import MARKED_CARD_ROW, MarkedPeople
@@ -42,10 +43,8 @@ from tripartite.v1 import health_service_pb2
 from broker_common.language import LANGUAGES
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition_wire import condition_from_wire
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.release.slot_secrets import SLOT_SECRET_BYTES
 from census_node.release.slots import BATCH
-from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.texts import LATE, LATE_REMEDY, ROSTER_WAITS
 
 pytestmark = pytest.mark.process

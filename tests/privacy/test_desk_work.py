@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.planted_passes import Skipping
 from fakes.registries import made_registry
 from fakes.watched_arrays import Notes, notes_of, watching
@@ -38,7 +39,6 @@ from census_node.ledger.samples import KeptSample, SampleFolder
 from census_node.ledger.steps import Step
 from census_node.query.answering import Answers
 from census_node.registry import Registry
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 
 PEOPLE, CENSUS = 200, 300
 SAMPLES: dict[str, range] = {

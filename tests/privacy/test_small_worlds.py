@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.registries import SALT
 from fakes.small_census import SmallCensus
 from fakes.small_worlds import (
@@ -57,7 +58,6 @@ from broker_common.privacy.accounting import UNITS_PER_NAT, cap_units, param_of,
 from broker_common.privacy.policy import Policy
 from census_node.ledger.book import Room
 from census_node.ledger.subjects import Names
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.loading import read_registry
 from deploy.synthetic.cards import card_digits
 
@@ -573,7 +573,9 @@ def test_of_rows_with_one_card_or_one_id_the_registry_keeps_what_the_games_say(t
     header = ",".join(["health_card", "person_id", "household_id", *CENSUS_DICTIONARY.names])
     path.write_text("\n".join([header, *lines, ""]), "utf-8")
     linkage = LinkageChain([KEY])
-    loaded, names, _ = read_registry(path, "load", linkage, names, max_rejected=len(lines))
+    loaded, names, _ = read_registry(
+        path, "load", linkage, names, dictionary=CENSUS_DICTIONARY, max_rejected=len(lines)
+    )
     people = names.persons.tolist()
     number = {row.person: people.index(names.of_persons([f"p{row.person}"])) for row in source.loaded}
     pseudonyms_of = {card: linkage.pseudonym(digits[card]) for card in CARDS}

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from fakes.deployment import Deployment, make, persons
+from fakes.dictionaries import CENSUS_DICTIONARY
 
 from broker_common.privacy.table_laplace import margin
 from broker_common.query.question import REST, read_question
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Precision, Session, Wanted
 

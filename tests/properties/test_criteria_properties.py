@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.samples import selected
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -37,7 +38,6 @@ from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
 from broker_common.query.messages import parse_message
 from broker_common.query.question import parse_question
 from broker_common.storage.source_values import MISSING, Values
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from health_node import cohort
 from health_node.cohort import Scratch, compile_condition
 from health_node.encoding import Encoding

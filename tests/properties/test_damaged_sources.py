@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.parquet import HEALTH_TYPES, parquet_from_csv
 from fakes.registries import made_names
 from hypothesis import HealthCheck, given, settings
@@ -17,8 +18,7 @@ from broker_common.errors import InvalidRequestError
 from broker_common.storage.source_kinds import open_source
 from census_node.registry.loading import read_registry
 from deploy.synthetic.population import write_sources
-from health_node.dictionary import HEALTH_CARD_COLUMN, HEALTH_DICTIONARY
-from health_node.loading import _Incoming
+from health_node.loading import HEALTH_CARD_COLUMN, _Incoming
 
 LINKAGE = LinkageChain([LinkageKey(bytes(range(32)))])
 POPULATION = 60
@@ -107,7 +107,9 @@ def load_health(path: Path) -> int:
 
 def load_census(path: Path) -> int:
     """How many people are read."""
-    registry, _, _ = read_registry(path, "load", LINKAGE, made_names(0, 0), max_rejected=POPULATION)
+    registry, _, _ = read_registry(
+        path, "load", LINKAGE, made_names(0, 0), dictionary=CENSUS_DICTIONARY, max_rejected=POPULATION
+    )
     return registry.size
 
 

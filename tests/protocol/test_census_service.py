@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from fakes.desk_time import in_desk_time, working
+from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.links import NO_CONTEXT, at_work, count, stream
 from fakes.patience import NEVER_SECONDS, PATIENCE_SECONDS
 from fakes.quotes import quote_of
@@ -48,7 +49,6 @@ from census_node.ledger.samples import SampleFolder
 from census_node.query.admission import SampleAttempt
 from census_node.query.answering import Answers
 from census_node.query.charging import Charging, Keeping
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.service import CensusService
 
 Requests = list[census_service_pb2.CountRequest]

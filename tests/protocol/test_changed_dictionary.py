@@ -1,41 +1,32 @@
-"""A dictionary that changed after the data was loaded: nobody is counted, and nobody is selected, as somebody else."""
+"""A dictionary that is adopted after the data was loaded: nobody is counted, and nobody is selected, as somebody else."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from fakes.dictionaries import CHANGES, put_in_place, relabelled
-from fakes.links import NO_CONTEXT
-from fakes.world import OWNER, RESEARCHER, World, charge_and_answer, make_policy
-from structlog.testing import capture_logs
-from tripartite.v1 import census_service_pb2, ticket_pb2
+from fakes.dictionaries import CENSUS_DICTIONARY, CHANGES, HEALTH_DICTIONARY, relabelled
+from fakes.registries import write_registry
+from fakes.world import RELEASE, RESEARCHER, World, make_policy
+from tripartite.v1 import ticket_pb2
 
-from broker_common.errors import RefusedError
-from broker_common.query.dictionary import Code, Dictionary
+from broker_common.errors import InternalError, InvalidRequestError
+from broker_common.query.dictionary import Dictionary
 from broker_common.query.question import Cell, Question
-from broker_common.rpc.callers import set_caller
-from broker_common.rpc.server import StopSignal
-from census_node.config import LimitConfig
-from census_node.registry.dictionary import CENSUS_DICTIONARY
-from census_node.release.outbox import Outbox
-from census_node.service import CensusService
-from health_node.dictionary import HEALTH_DICTIONARY
+from broker_common.storage.dictionaries import Dictionaries
+from broker_common.storage.loads import LoadFolder
+from census_node.registry.registry import OpenRegistries
 
 FRENCH = Question("mother_tongue", (Cell(("French",)),))
 EVERY_CHANGE = pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 Change = Callable[[Dictionary], Dictionary]
 
 
-def redefine_census(monkeypatch: pytest.MonkeyPatch, change: Change) -> None:
-    """The census node's program has another dictionary from here on."""
-    put_in_place("CENSUS_DICTIONARY", change(CENSUS_DICTIONARY), monkeypatch.setattr)
-
-
-def redefine_health(monkeypatch: pytest.MonkeyPatch, change: Change) -> None:
-    """The health node's program has another dictionary from here on."""
-    put_in_place("HEALTH_DICTIONARY", change(HEALTH_DICTIONARY), monkeypatch.setattr)
+def next_version(dictionary: Dictionary, change: Change) -> Dictionary:
+    """The changed dictionary, as one that may be adopted."""
+    return replace(change(dictionary), version=dictionary.version + 1)
 
 
 def about_french(body: ticket_pb2.Ticket) -> None:
@@ -43,92 +34,55 @@ def about_french(body: ticket_pb2.Ticket) -> None:
     body.question.CopyFrom(FRENCH.to_wire())
 
 
-def refusal(attempt: Callable[[], object]) -> RefusedError:
-    """How it is refused."""
-    with pytest.raises(RefusedError) as caught:
-        attempt()
-    return caught.value
-
-
 # --- the census node -------------------------------------------------------------------------------------------------
 
 
 @EVERY_CHANGE
-def test_french_is_not_counted_as_english_under_a_changed_census_dictionary(
-    world: World, monkeypatch: pytest.MonkeyPatch, change: Change
-) -> None:
-    """A sample that is good in everything else is refused, uncharged, and again after a start."""
-    order = world.order(change=about_french)
-    messages = world.messages(world.sample(order))
-    with monkeypatch.context() as patch, world.unchanged():
-        redefine_census(patch, change)
-        error = refusal(lambda: world.admit(messages))
-        assert (error.code, error.ends_ticket) == ("DICTIONARY_CHANGED", False)
-        assert "tripartite census load" in error.hint
-        # Its registry cannot be read either, whoever gets past the checks.
-        registries, state = world.crash_census().registries, world.verify_log()
-        assert refusal(lambda: registries.store(state.load, state.commitments)).code == "DICTIONARY_CHANGED"
-    world.crash_census()
-    world.verify_honest_query()
+def test_an_adopted_census_dictionary_changes_nothing_before_a_load(world: World, change: Change) -> None:
+    """The load in force keeps its own: it is served, asked about and counted under that, also after a start."""
+    world.adopt_census_dictionary(next_version(CENSUS_DICTIONARY, change))
+    for _ in range(2):
+        assert world.census.dictionary() == CENSUS_DICTIONARY
+        world.answer(world.order(change=about_french))
+        world.crash_census()
 
 
 @EVERY_CHANGE
-async def test_nothing_is_quoted_under_a_changed_census_dictionary(
-    world: World, monkeypatch: pytest.MonkeyPatch, change: Change
-) -> None:
-    """The researcher hears it before a slot is reserved or a sample drawn, about any question."""
-    service = CensusService(world.census, LimitConfig(), StopSignal(), people=world.places)
-    redefine_census(monkeypatch, change)
-    set_caller(OWNER)
-    for question in (Question(), FRENCH):
-        with pytest.raises(RefusedError) as caught:
-            await service.Quote(census_service_pb2.QuoteRequest(question=question.to_wire(), scale=30), NO_CONTEXT)
-        assert caught.value.code == "DICTIONARY_CHANGED"
-
-
-def test_changed_labels_do_not_stop_the_census_node(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What values are called may be mended without a load."""
-    redefine_census(monkeypatch, relabelled)
-    world.crash_census()
-    world.verify_honest_query()
-
-
-def test_a_load_under_the_new_dictionary_is_served_under_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The way out that the refusal names; the log says under which dictionary each load stands."""
-    before = world.verify_log()
-    redefine_census(monkeypatch, CHANGES["reordered"])
+def test_a_load_under_the_new_census_dictionary_is_served_under_it(world: World, change: Change) -> None:
+    """The log says under which dictionary each load stands."""
+    before, adopted = world.verify_log(), next_version(CENSUS_DICTIONARY, change)
+    world.adopt_census_dictionary(adopted)
     load = world.load_census()
     world.crash_census()
-    world.verify_honest_query()
+    assert world.census.dictionary() == adopted
     state = world.verify_log()
     assert state.dictionaries[before.load] == CENSUS_DICTIONARY.hash.hex()
-    assert state.dictionaries[load] == CHANGES["reordered"](CENSUS_DICTIONARY).hash.hex()
+    assert state.dictionaries[load] == adopted.hash.hex()
+
+
+def test_mended_labels_are_published_without_a_load(world: World) -> None:
+    """What values are called may be mended under the same version."""
+    mended = relabelled(CENSUS_DICTIONARY)
+    world.adopt_census_dictionary(mended)
+    world.crash_census()
+    assert world.census.dictionary() == mended
+    world.verify_honest_query()
 
 
 @pytest.mark.parametrize("accounting", ["strict", "per_person"])
 @EVERY_CHANGE
-def test_a_charged_answer_is_counted_under_its_own_dictionary_or_not_at_all(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, change: Change, accounting: str
+def test_a_charged_answer_is_counted_under_its_own_dictionary(
+    tmp_path_factory: pytest.TempPathFactory, change: Change, accounting: str
 ) -> None:
-    """Charged, not answered, and started again with another dictionary: it waits, is told as lost, and is right later."""
+    """Charged, not answered, and started again after a load under another dictionary: the same number as without it."""
     world = World(tmp_path_factory.mktemp("world"), make_policy(accounting=accounting))
     order = world.order(change=about_french)
     sample = world.sample(order)
     admitted, census = world.admit(world.messages(sample)), world.census
     census.charging.charge(admitted, census.keeping.keep(admitted), at_ms=world.clock())
     charged = world.census_folder
-    with monkeypatch.context() as patch, capture_logs() as said:
-        redefine_census(patch, change)
-        # Both before and after the operator has loaded the registry again.
-        for reload in (lambda: None, world.load_census):
-            reload()
-            world.crash_census()
-            assert world.census.recover() == []
-            assert world.census.answers.lost == {order.hash.hex()}
-            assert Outbox(world.census.journal.db).answer(order.body.query_id.hex()) is None
-        told = [line for line in said if line["event"] == "a charged answer cannot be made"]
-        assert [line["ticket"] for line in told] == [order.hash.hex()] * 2
-        assert all("another dictionary" in line["problem"] for line in told)
+    world.adopt_census_dictionary(next_version(CENSUS_DICTIONARY, change))
+    world.load_census()
     left = world.census_folder
     answers = []
     for folder in (charged, left):
@@ -143,47 +97,73 @@ def test_a_charged_answer_is_counted_under_its_own_dictionary_or_not_at_all(
     world.close()
 
 
-def test_a_charged_ticket_is_not_told_that_its_value_is_unknown(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The health agency would log that its ticket was never charged, and the two logs would accuse each other."""
-    order = world.order(change=about_french)
-    sample = world.sample(order)
-    charge_and_answer(world.census, world.admit(world.messages(sample)))
-    french = Code("French", "French")
-
-    def without_french(dictionary: Dictionary) -> Dictionary:
-        codes = [tuple(code for code in column.codes if code.value != french.value) for column in dictionary.columns]
-        pairs = zip(dictionary.columns, codes, strict=True)
-        return Dictionary(tuple(replace(column, codes=left) for column, left in pairs))
-
-    redefine_census(monkeypatch, without_french)
-    assert world.open(order, world.answer(order, sample)).scale == 30
-    assert len(world.charges()) == 1
+def test_a_registry_of_another_dictionary_than_the_log_says_is_not_counted(world: World) -> None:
+    """Whoever gets both into force is stopped when it is read."""
+    loads, journal = LoadFolder(world.census_folder / "registries", ".npz"), world.census.journal
+    with loads.loading(os.urandom) as load:
+        write_registry(
+            replace(world.make_registry(load), dictionary=CHANGES["reordered"](CENSUS_DICTIONARY)), loads.file(load)
+        )
+        loads.put_in_force(journal, load, RELEASE, world.linkage, os.urandom, dictionary=CENSUS_DICTIONARY)
+    with pytest.raises(InternalError, match="of another dictionary"):
+        OpenRegistries(journal, loads).registry(load)
 
 
 # --- the health node -------------------------------------------------------------------------------------------------
 
 
 @EVERY_CHANGE
-def test_no_other_people_are_selected_under_a_changed_health_dictionary(
-    world: World, monkeypatch: pytest.MonkeyPatch, change: Change
-) -> None:
-    """No question is taken, and none that was taken before is drawn a sample for; both again under the old dictionary."""
-    node, taken, new = world.open_health(), world.order(), world.order()
+def test_a_sample_is_drawn_under_the_dictionary_of_its_load(world: World, change: Change) -> None:
+    """A question that was taken before the next dictionary came into force selects whom it would have selected."""
+    node, taken = world.open_health(), world.order(where="sex = 'female' or age >= 50")
     accepted = node.accept(taken.submission, node.verify(taken.submission, RESEARCHER, world.policy))
-    with monkeypatch.context() as patch:
-        redefine_health(patch, change)
-        for order in (new, taken):
-            error = refusal(lambda order=order: node.verify(order.submission, RESEARCHER, world.policy))  # type: ignore[misc]
-            assert (error.code, error.ends_ticket) == ("DICTIONARY_CHANGED", False)
-            assert "tripartite health load" in error.hint
-        assert refusal(lambda: node.sample(accepted)).code == "DICTIONARY_CHANGED"
-    assert node.sample(accepted).size > 0
-    node.verify(new.submission, RESEARCHER, world.policy)
+    before = node.sample(accepted)
+    world.adopt_health_dictionary(node, next_version(HEALTH_DICTIONARY, change))
+    assert node.published_dictionary() == HEALTH_DICTIONARY
+    world.load_health(len(world.people))
+    assert node.published_dictionary() == world.health_dictionary
+    after = node.sample(accepted)
+    assert (after.bits.commitment(after.bound), after.size) == (before.bits.commitment(before.bound), before.size)
+    assert before.size > 0
 
 
-def test_changed_labels_do_not_stop_the_health_node(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mended_labels_do_not_stop_the_health_node(world: World) -> None:
     """Nor do they change who is selected."""
     node, order = world.open_health(), world.order()
-    redefine_health(monkeypatch, relabelled)
+    world.adopt_health_dictionary(node, relabelled(HEALTH_DICTIONARY))
     accepted = node.accept(order.submission, node.verify(order.submission, RESEARCHER, world.policy))
     assert node.sample(accepted).size > 0
+
+
+# --- what may be adopted ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_version_that_meant_something_else_is_not_adopted(world: World, version: int) -> None:
+    """Neither the newest one's, nor an older one."""
+    world.adopt_census_dictionary(replace(CENSUS_DICTIONARY, version=2))
+    log = world.verify_log().size
+    with pytest.raises(InvalidRequestError, match="DICTIONARY_OLD"):
+        world.adopt_census_dictionary(replace(CHANGES["renamed"](CENSUS_DICTIONARY), version=version))
+    assert world.verify_log().size == log
+
+
+def test_the_same_again_changes_nothing(world: World) -> None:
+    """An operator may give the command twice."""
+    log = world.verify_log().size
+    world.adopt_census_dictionary(CENSUS_DICTIONARY)
+    assert world.verify_log().size == log
+
+
+@pytest.mark.parametrize("damage", ["missing", "changed"])
+def test_a_document_that_was_lost_or_changed_is_not_read(world: World, damage: str) -> None:
+    """Its name is its hash."""
+    dictionaries, state = Dictionaries(world.census_folder), world.verify_log()
+    assert state.newest_dictionary is not None
+    path = dictionaries.path(state.newest_dictionary.document)
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes().replace(b"French", b"Gaelic"))
+    with pytest.raises(InternalError, match="INTEGRITY"):
+        dictionaries.newest(state)

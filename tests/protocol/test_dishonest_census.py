@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.dishonest import LogSession, charged_otherwise, known_census_log, release_anyway
 from fakes.links import NO_CONTEXT, census_witness, log_service
 from fakes.pair import STAGES
@@ -31,7 +32,6 @@ from broker_common.storage.witnessing import WitnessStore
 from broker_common.tlog.entries import Released, Slots, encode_entry, parse_entry
 from broker_common.tlog.note import NoteSigner, parse_note
 from census_node.config import LimitConfig
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.service import CensusService
 from researcher_node.checking import Outcome, check_receipts
 from researcher_node.seen import SeenCheckpoint

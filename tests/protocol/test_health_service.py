@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.dishonest import refusing, signed_refusal
 from fakes.links import (
     NO_CONTEXT,
@@ -53,7 +54,6 @@ from broker_common.tlog.entries import Forwarded, Refused
 from census_node.config import LimitConfig as CensusLimits
 from census_node.ledger.samples import SampleFolder
 from census_node.operator import operating
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from health_node.config import LimitConfig
 from health_node.forwarding import Sample
 from health_node.node import Accepted, HealthNode

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.links import roster_sender
 from fakes.pair import STAGES, Pair, gone
 from fakes.patience import linger
@@ -22,9 +23,7 @@ from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.entries import Relinked
 from census_node.ledger.passes import Bits, Counted, Passes
 from census_node.registry import Registry
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.registry import counted as counted_of
-from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.people_store import PeopleStore
 
 NEXT = LinkageKey(bytes(range(32)))
@@ -87,12 +86,12 @@ def persons_of(registry: Registry, people: Pseudonyms) -> list[int]:
 def exact_counts(world: World) -> dict[tuple[str, str], list[int]]:
     """Every question about every cohort, counted exactly."""
     registry, counts = registry_in_force(world), {}
-    with PeopleStore(store_in_force(world)) as store:
+    with PeopleStore(store_in_force(world), HEALTH_DICTIONARY) as store:
         for where in CONDITIONS:
             marks = np.zeros(registry.people.person_count, np.uint8)
             marks[persons_of(registry, selected(store, parse_condition(where, HEALTH_DICTIONARY)))] = 1
             for text in QUESTIONS:
-                question = counted_of(registry.people, parse_question(text, CENSUS_DICTIONARY))
+                question = counted_of(registry, parse_question(text, CENSUS_DICTIONARY))
                 counts[where, text] = Passes().count(np.packbits(marks), question)
     return counts
 
@@ -118,7 +117,7 @@ def test_people_whom_the_census_does_not_know_have_one_new_pseudonym_at_both(wor
     assert len(unknown) == 100
     world.relink_health(node, NEXT)
     world.relink_census(NEXT)
-    with PeopleStore(store_in_force(world)) as store:
+    with PeopleStore(store_in_force(world), HEALTH_DICTIONARY) as store:
         listed = {bytes(person) for person in selected(store, parse_condition("age >= 0", HEALTH_DICTIONARY))}
     assert {bytes(person) for person in NEXT.step(world.people)} == listed
     assert persons_of(registry_in_force(world), NEXT.step(unknown)) == []

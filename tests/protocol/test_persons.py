@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.world import Order, OrderedSample, Pseudonyms, World, charge_and_answer, make_policy, rows
 
 from broker_common.crypto.linkage import LinkageKey
@@ -21,7 +22,6 @@ from census_node.ledger.subjects import Cards
 from census_node.query.admission import SampleAttempt
 from census_node.query.charging import Kept
 from census_node.registry import Registry
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 
 DAY_MS = 86_400_000
 SAMPLE_RETENTION_MS = 7 * DAY_MS
@@ -186,7 +186,7 @@ def families(world: World, load: str, *, cards_each: int = 2) -> Registry:
     values = {
         column.name: (numbers * cards_each % len(column.codes)).astype(np.uint8) for column in CENSUS_DICTIONARY.columns
     }
-    return Registry.of(load, cards, values, size, size)
+    return Registry.of(load, cards, values, size, size, CENSUS_DICTIONARY)
 
 
 def put_in_force(world: World, registry: Registry) -> None:

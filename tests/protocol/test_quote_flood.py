@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.links import NO_CONTEXT, count
 from fakes.pair import census_at_work
 from fakes.patience import until
@@ -33,7 +34,6 @@ from broker_common.rpc.server import StopSignal
 from broker_common.storage.clock import system_clock
 from broker_common.tlog.entries import Slots
 from census_node.config import LimitConfig
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.release.quote_rate import QuoteRate
 from census_node.release.slots import BATCH
 from census_node.service import CensusService

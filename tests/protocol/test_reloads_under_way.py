@@ -23,9 +23,10 @@ from broker_common.errors import REASONS, BrokerError
 from broker_common.query.question import Question
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.entries import Charged, Forwarded, Loaded, Rostered, Submitted
-from census_node.ledger.passes import Bits, Counted, Passes, People
+from census_node.ledger.passes import Bits, Counted, Passes
 from census_node.query.answering import Answers
 from census_node.query.charging import Keeping
+from census_node.registry import Registry
 from census_node.registry import registry as census_node
 from census_node.registry.registry import counted
 from health_node import node as health_node
@@ -64,9 +65,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Watched:
     watched, loads = Watched(), list[str]()
     count = Passes.count
 
-    def values(people: People, question: Question) -> Counted:
-        loads.append(people.load)
-        return counted(people, question)
+    def values(registry: Registry, question: Question) -> Counted:
+        loads.append(registry.load)
+        return counted(registry, question)
 
     def counting(passes: Passes, active: Bits, asked: Counted) -> list[int]:
         watched.rows.append((loads[-1], int(np.unpackbits(active).sum())))

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.links import NO_CONTEXT, arrived
 from fakes.quotes import quote_of
 from fakes.world import (
@@ -33,7 +34,6 @@ from broker_common.rpc.server import StopSignal
 from census_node.config import LimitConfig
 from census_node.ledger.samples import KeptSamples, SampleFolder, bytes_of_samples
 from census_node.query.admission import SampleAttempt
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.service import CensusService
 
 QUOTA, RETENTION_MS = 3, 3_600_000

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.links import at_work, count, stream
 from fakes.patience import PATIENCE_SECONDS
 from fakes.registries import write_registry
@@ -26,7 +27,6 @@ from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.entries import Charged, Released
 from census_node.config import LimitConfig
 from census_node.query.flow import Charge
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.release.slots import Slot
 from census_node.service import CensusService
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.links import NO_CONTEXT, arrived, log_service
 from fakes.patience import until
 from fakes.world import FRENCH, HEALTH, OWNER, Order, OrderedSample, World, charge_and_answer
@@ -24,7 +25,6 @@ from broker_common.rpc.server import StopSignal
 from broker_common.tlog.entries import Slots
 from census_node.config import LimitConfig
 from census_node.node import CensusNode
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.release.slot_secrets import SlotSecrets
 from census_node.release.slots import SlotBook
 from census_node.service import CensusService

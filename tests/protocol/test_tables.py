@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.world import World, make_policy
 from tripartite.v1 import ticket_pb2
 
@@ -20,7 +21,6 @@ from broker_common.query.answer import open_answer
 from broker_common.query.question import Question, parse_question
 from broker_common.values import ExactCounts
 from census_node.ledger.steps import LedgerSteps
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.release.slot_secrets import SlotSecrets
 
 POLICIES = {

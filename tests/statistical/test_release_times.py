@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fakes.clock import FakeClock
+from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.links import NO_CONTEXT, count
 from fakes.loopback import Loopback
 from fakes.patience import PATIENCE_SECONDS
@@ -68,7 +69,6 @@ from census_node.ledger.snapshots import SnapshotFolder
 from census_node.query.flow import Charge
 from census_node.query.publishing import Publishing
 from census_node.query.schedule import Round, Ticks
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.release.delivery import Courier
 from census_node.service import CensusService
 

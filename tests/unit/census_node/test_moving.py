@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.registries import SALT
 
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.storage.relinking import rekey
 from census_node.ledger.subjects import Carry, Known, Names
 from census_node.registry import Registry
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.loading import read_registry
 from deploy.synthetic.cards import card_digits
 
@@ -38,7 +38,7 @@ class Agency:
         is_first = not self.file.exists()
         names = Names.none(SALT) if is_first else Names.read(self.file, "load")
         known = Known.none() if is_first else Known.read(self.file, "load")
-        registry, names, report = read_registry(source, "load", self.linkage, names)
+        registry, names, report = read_registry(source, "load", self.linkage, names, dictionary=CENSUS_DICTIONARY)
         assert report.rejected.count == 0
         registry.write(self.file, names, known.former_after(registry.cards))
         carry = Carry.between(known, registry.cards, registry.person_count, registry.household_count)

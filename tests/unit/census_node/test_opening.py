@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.logs import (
     ALICE,
     CENSUS,
@@ -52,7 +53,6 @@ from census_node.ledger.subjects import Cards, Carry, Names
 from census_node.opening import CensusHome
 from census_node.operator.proposals import make_proposal
 from census_node.registry import Registry
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from deploy.synthetic.cards import card_digits
 
 CARDS = ["".join(map(str, digits)) for digits in card_digits(np.arange(2)).tolist()]
@@ -226,6 +226,8 @@ def write_source(home: CensusHome, persons: dict[str, str]) -> Path:
 @pytest.fixture
 def loading(home: CensusHome) -> CensusHome:
     """A home that can load."""
+    (home.home.path / "keys" / "identity.key").write_text(CENSUS.signing(Purpose.IDENTITY).to_text())
+    home.adopt_dictionary(CENSUS_DICTIONARY)
     (home.home.path / "keys" / "linkage.key").write_text(LinkageChain([LinkageKey(bytes(32))]).to_text())
     return home
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from fakes.dictionaries import HEALTH_DICTIONARY
 
 from deploy.synthetic import codes
 from deploy.synthetic.population import HEALTH_COLUMNS
-from health_node.dictionary import HEALTH_CARD_COLUMN, HEALTH_DICTIONARY
+from health_node.loading import HEALTH_CARD_COLUMN
 
 
 @pytest.mark.parametrize(

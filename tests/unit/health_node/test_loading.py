@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from fakes import samples
+from fakes.dictionaries import HEALTH_DICTIONARY
 from fakes.disk import limited_files
 
 from broker_common.crypto.id_forms import parse_health_card
@@ -16,7 +17,6 @@ from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
 from deploy.synthetic.population import write_sources
 from health_node import people_store
-from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.loading import LoadReport, load_people
 from health_node.people_store import PeopleStore
 
@@ -48,12 +48,14 @@ def load(
     """Load these rows into the directory's store."""
     source = directory / "people.csv"
     source.write_text("\n".join([header, *rows, ""]), "utf-8")
-    return load_people(source, directory / "store.people", KEY, places=places, max_rejected=max_rejected)
+    return load_people(
+        source, directory / "store.people", KEY, dictionary=HEALTH_DICTIONARY, places=places, max_rejected=max_rejected
+    )
 
 
 def selected(directory: Path, text: str) -> list[bytes]:
     """Whom a condition selects from the directory's store."""
-    with PeopleStore(directory / "store.people") as store:
+    with PeopleStore(directory / "store.people", HEALTH_DICTIONARY) as store:
         return [row.tobytes() for row in samples.selected(store, parse_condition(text, HEALTH_DICTIONARY))]
 
 
@@ -219,7 +221,13 @@ def test_disk_that_takes_no_more_leaves_the_old_store(tmp_path: Path) -> None:
     load(tmp_path, f"{card(1)},{REST}")
     for most in (0, 40, 64, 200):
         with limited_files(most), pytest.raises(InternalError) as caught:
-            load_people(tmp_path / "people.csv", tmp_path / "store.people", KEY, places=DECLARED_STEP)
+            load_people(
+                tmp_path / "people.csv",
+                tmp_path / "store.people",
+                KEY,
+                dictionary=HEALTH_DICTIONARY,
+                places=DECLARED_STEP,
+            )
         assert caught.value.code == "STORE_FAILED"
         assert selected(tmp_path, "age = 61") == [KEY.pseudonym(card(1))]
         assert sorted(file.name for file in tmp_path.iterdir()) == ["people.csv", "store.people"]
@@ -265,6 +273,7 @@ def test_synthetic_source_loads_fully(tmp_path: Path) -> None:
         tmp_path / "people.csv",
         tmp_path / "store.people",
         KEY,
+        dictionary=HEALTH_DICTIONARY,
         places=DECLARED_STEP,
         progress=lambda done, total: reported.append((done, total)),
     )

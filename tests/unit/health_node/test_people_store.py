@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fakes.dictionaries import HEALTH_DICTIONARY
 from fakes.samples import selected
 
 from broker_common.errors import InternalError, RefusedError
@@ -17,7 +18,6 @@ from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
 from broker_common.storage.source_values import MISSING, Values
 from health_node import people_store
-from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.people_store import Figures, People, PeopleStore, build_people_store, read_figures
 
 DICTIONARY = Dictionary(
@@ -207,7 +207,7 @@ def test_people_are_counted_without_being_read(path: Path) -> None:
     with pytest.raises(RefusedError, match="NOTHING_LOADED"):
         read_figures(path.with_name("none.people"), DICTIONARY)
     # Also where the numbers of its columns could not be read.
-    assert read_figures(path) == Figures(1000, 2000)
+    assert read_figures(path, HEALTH_DICTIONARY) == Figures(1000, 2000)
 
 
 def test_nobody_can_be_stored(tmp_path: Path) -> None:
@@ -272,8 +272,8 @@ def test_everything_that_was_written_is_read_back(tmp_path: Path) -> None:
         columns[column.name] = rng.integers(low, high, size, np.int32)
         columns[column.name][:3] = low, high, MISSING
     written = People(np.arange(size, dtype=np.uint64), rng.integers(0, 2**64, size, np.uint64), columns)
-    build_people_store(tmp_path / "store.people", written, places=written.size)
-    with PeopleStore(tmp_path / "store.people") as store:
+    build_people_store(tmp_path / "store.people", written, HEALTH_DICTIONARY, places=written.size)
+    with PeopleStore(tmp_path / "store.people", HEALTH_DICTIONARY) as store:
         high_half, low_half = store.halves
         assert np.array_equal(high_half, written.high)
         assert np.array_equal(low_half, written.low)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from fakes.dictionaries import HEALTH_DICTIONARY
 from fakes.world import make_policy
 
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
@@ -13,7 +14,6 @@ from broker_common.query.criteria import parse_condition
 from broker_common.query.normal_form import MAX_TERMS, count_terms
 from health_node.cohort import compile_condition
 from health_node.config import LimitConfig
-from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.marks import price, verify_affordable
 
 WORK = LimitConfig().work_per_second
@@ -47,7 +47,9 @@ def test_ordinary_criteria_pass_at_the_usual_delays(population: int) -> None:
     for delay_ms in (usual_forward_delay_ms(places), least_forward_delay_ms(places)):
         for fraction in (WHOLE_MILLIONTHS, 500_000):
             policy = make_policy(tick_ms=250, delay_ms=delay_ms)
-            verify_affordable(of(ORDINARY), fraction, places=places, policy=policy, work_per_second=WORK)
+            verify_affordable(
+                of(ORDINARY), fraction, HEALTH_DICTIONARY, places=places, policy=policy, work_per_second=WORK
+            )
 
 
 @pytest.mark.parametrize("population", [100_000, 1_000_000, 15_000_000])
@@ -56,19 +58,27 @@ def test_the_number_of_terms_that_would_do_does(population: int) -> None:
     places = declared_for(population)
     policy = make_policy(tick_ms=250, delay_ms=least_forward_delay_ms(places))
     with pytest.raises(InvalidRequestError, match="CRITERIA_TOO_DEAR") as caught:
-        verify_affordable(dear(MAX_TERMS), WHOLE_MILLIONTHS, places=places, policy=policy, work_per_second=WORK)
+        verify_affordable(
+            dear(MAX_TERMS), WHOLE_MILLIONTHS, HEALTH_DICTIONARY, places=places, policy=policy, work_per_second=WORK
+        )
     told = int(caught.value.details["terms"])
     assert 12 <= told < MAX_TERMS
-    verify_affordable(dear(told - told % 2), WHOLE_MILLIONTHS, places=places, policy=policy, work_per_second=WORK)
+    verify_affordable(
+        dear(told - told % 2), WHOLE_MILLIONTHS, HEALTH_DICTIONARY, places=places, policy=policy, work_per_second=WORK
+    )
 
 
 def test_price_grows_with_places_terms_and_a_fraction() -> None:
     """Each of them alone makes it larger."""
-    assert price(of("age = 3"), WHOLE_MILLIONTHS, 2 * DECLARED_STEP) == 2 * price(
-        of("age = 3"), WHOLE_MILLIONTHS, DECLARED_STEP
+    assert price(of("age = 3"), WHOLE_MILLIONTHS, 2 * DECLARED_STEP, HEALTH_DICTIONARY) == 2 * price(
+        of("age = 3"), WHOLE_MILLIONTHS, DECLARED_STEP, HEALTH_DICTIONARY
     )
-    assert price(of("age = 3"), 999_999, DECLARED_STEP) > price(of("age = 3"), WHOLE_MILLIONTHS, DECLARED_STEP)
-    prices = [price(dear(terms), WHOLE_MILLIONTHS, DECLARED_STEP) for terms in range(4, MAX_TERMS, 2)]
+    assert price(of("age = 3"), 999_999, DECLARED_STEP, HEALTH_DICTIONARY) > price(
+        of("age = 3"), WHOLE_MILLIONTHS, DECLARED_STEP, HEALTH_DICTIONARY
+    )
+    prices = [
+        price(dear(terms), WHOLE_MILLIONTHS, DECLARED_STEP, HEALTH_DICTIONARY) for terms in range(4, MAX_TERMS, 2)
+    ]
     assert prices == sorted(set(prices))
 
 
@@ -78,7 +88,12 @@ def test_a_slower_machine_affords_less() -> None:
     for work, told in ((WORK // 4, range(1, MAX_TERMS)), (1_000_000, range(1))):
         with pytest.raises(InvalidRequestError, match="CRITERIA_TOO_DEAR") as caught:
             verify_affordable(
-                dear(MAX_TERMS), WHOLE_MILLIONTHS, places=DECLARED_STEP, policy=policy, work_per_second=work
+                dear(MAX_TERMS),
+                WHOLE_MILLIONTHS,
+                HEALTH_DICTIONARY,
+                places=DECLARED_STEP,
+                policy=policy,
+                work_per_second=work,
             )
         assert int(caught.value.details["terms"]) in told
 
@@ -86,14 +101,16 @@ def test_a_slower_machine_affords_less() -> None:
 def test_without_ticks_nothing_is_too_dear() -> None:
     """Delays promise nothing then: for tests and benchmarks."""
     policy = make_policy(tick_ms=0, delay_ms=0)
-    verify_affordable(dear(MAX_TERMS), 1, places=40 * DECLARED_STEP, policy=policy, work_per_second=1)
+    verify_affordable(
+        dear(MAX_TERMS), 1, HEALTH_DICTIONARY, places=40 * DECLARED_STEP, policy=policy, work_per_second=1
+    )
 
 
 @pytest.mark.parametrize("fraction", [1, 500_000, WHOLE_MILLIONTHS])
 def test_price_is_that_of_the_passes_and_of_the_places(fraction: int) -> None:
     """From the text and the declared places alone: each pass over each place, and what is done for every question."""
-    base = price(of("age = 3"), fraction, 1) - 1
+    base = price(of("age = 3"), fraction, 1, HEALTH_DICTIONARY) - 1
     assert base == (6 if fraction == WHOLE_MILLIONTHS else 66)
     for condition in (of(ORDINARY), dear(20)):
         passes = compile_condition(condition, HEALTH_DICTIONARY).passes
-        assert price(condition, fraction, 3 * DECLARED_STEP) == 3 * DECLARED_STEP * (base + passes)
+        assert price(condition, fraction, 3 * DECLARED_STEP, HEALTH_DICTIONARY) == 3 * DECLARED_STEP * (base + passes)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from fakes.dictionaries import HEALTH_DICTIONARY
 
 from broker_common.errors import InvalidRequestError
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.criteria import parse_condition
 from broker_common.query.normal_form import MAX_LITERALS, equal, verify_size
-from health_node.dictionary import HEALTH_DICTIONARY
 
 
 def encoded(text: str) -> bytes:

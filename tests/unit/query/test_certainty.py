@@ -7,6 +7,7 @@ from datetime import date
 from typing import Any
 
 import pytest
+from fakes.dictionaries import HEALTH_DICTIONARY
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ from broker_common.query.condition import AllOf, AnyOf, Comparison, Condition, M
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
 from broker_common.query.normal_form import all_of, any_of, compare, equal, negate, present
-from health_node.dictionary import HEALTH_DICTIONARY
 
 # Of each column everything that a person can have, no value included: everybody who there can be.
 N = Column(name="n", type=ColumnType.INTEGER, description="n", minimum=0, maximum=3)

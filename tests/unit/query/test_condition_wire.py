@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from fakes.dictionaries import HEALTH_DICTIONARY
 from tripartite.v1 import condition_pb2
 
 from broker_common.errors import InvalidRequestError
@@ -10,7 +11,6 @@ from broker_common.query.canonical import describe
 from broker_common.query.condition_wire import condition_from_wire
 from broker_common.query.criteria import parse_condition
 from broker_common.query.normal_form import MAX_DEPTH, MAX_LITERALS, MAX_TERMS
-from health_node.dictionary import HEALTH_DICTIONARY
 
 Wire = condition_pb2.Condition
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.dictionaries import HEALTH_DICTIONARY
 from fakes.processor_time import limited
 
 from broker_common.errors import InvalidRequestError
 from broker_common.query.canonical import describe
 from broker_common.query.criteria import parse_condition
 from broker_common.query.scanner import MAX_NESTING, MAX_TEXT_CHARACTERS
-from health_node.dictionary import HEALTH_DICTIONARY
 
 VECTORS: dict[str, Any] = json.loads(Path(__file__).parents[2].joinpath("vectors/criteria.json").read_text("utf-8"))
 

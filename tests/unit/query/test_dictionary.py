@@ -7,13 +7,11 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
-from fakes.dictionaries import CHANGES, relabelled
+from fakes.dictionaries import CENSUS_DICTIONARY, CHANGES, HEALTH_DICTIONARY, relabelled
 from tripartite.v1 import dictionary_pb2
 
 from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import AskedOf, Code, Column, ColumnType, Dictionary, listed, nearest, shown
-from census_node.registry.dictionary import CENSUS_DICTIONARY
-from health_node.dictionary import HEALTH_DICTIONARY
 
 
 def column(name: str = "age", **changed: object) -> Column:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 
 from broker_common.query.dictionary import (
     AskedOf,
@@ -15,8 +16,6 @@ from broker_common.query.dictionary import (
     dictionary_json,
     dictionary_text,
 )
-from census_node.registry.dictionary import CENSUS_DICTIONARY
-from health_node.dictionary import HEALTH_DICTIONARY
 
 SMALL = Dictionary(
     (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fakes.dictionaries import LANGUAGES
+from fakes.dictionaries import HEALTH_DICTIONARY, LANGUAGES
 from fakes.processor_time import limited
 
 from broker_common.errors import InvalidRequestError
@@ -12,7 +12,6 @@ from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
 from broker_common.query.question import parse_question
 from broker_common.query.scanner import MAX_TEXT_CHARACTERS
-from health_node.dictionary import HEALTH_DICTIONARY
 
 
 def of_condition(text: str) -> InvalidRequestError:

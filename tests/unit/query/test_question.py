@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY
 from hypothesis import given
 from hypothesis import strategies as st
 from tripartite.v1 import ticket_pb2
@@ -19,7 +20,6 @@ from broker_common.query.question import (
     spelled_question,
 )
 from broker_common.values import MOST_CELLS
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY
 from tripartite.v1 import quote_pb2, ticket_pb2
 
 from broker_common.crypto.signing import Purpose, SigningKey
@@ -12,7 +13,6 @@ from broker_common.errors import InvalidRequestError
 from broker_common.query.question import EVERYONE, parse_question
 from broker_common.query.quote import VerifiedQuote, sign_quote, verify_quote
 from broker_common.query.ticket import MAX_TICKET_BYTES
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 
 CENSUS = SigningKey(Purpose.ANSWER, bytes(32))
 SLOT = ticket_pb2.NoiseSlot(number=7, commitment=b"c" * 32, checkpoint="note")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY
 
 from broker_common.query.question import parse_question
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from researcher_node.asked_of import part_of
 from researcher_node.composing import compose_question
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from fakes.cards import Party as Identified
+from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.world import CENSUS, FRENCH, OWNER, make_policy
 from tripartite.v1 import census_service_pb2, quote_pb2, ticket_pb2
 
@@ -22,7 +23,6 @@ from broker_common.query.dictionary import Dictionary
 from broker_common.query.question import parse_question
 from broker_common.query.quote import sign_quote
 from broker_common.storage.clock import system_clock
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from researcher_node import asking
 from researcher_node.asking import Party, Precision, Quoted, Session
 from researcher_node.trust import Trust

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from fakes.asked import question
+from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.world import make_policy
 
 from broker_common.privacy.accounting import price
@@ -13,8 +14,6 @@ from broker_common.privacy.policy import Policy
 from broker_common.query.certainty import certainty
 from broker_common.query.criteria import parse_condition
 from broker_common.query.question import parse_question
-from census_node.registry.dictionary import CENSUS_DICTIONARY
-from health_node.dictionary import HEALTH_DICTIONARY
 from researcher_node.answers import AskedQuestion, Charge
 from researcher_node.asking import Precision, Proposal, Wish
 from researcher_node.before_asking import warnings_of

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY
 
 from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
 from broker_common.query.question import parse_question
 from broker_common.values import MOST_CELLS
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from researcher_node.composing import compose_question
 
 FRENCH = "mother_tongue = 'French'"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from fakes.dictionaries import LANGUAGES
+from fakes.dictionaries import HEALTH_DICTIONARY, LANGUAGES
 
 from broker_common.errors import InvalidRequestError
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary, dictionary_json
 from broker_common.query.question import parse_question
 from broker_common.query.remedies import example
-from health_node.dictionary import HEALTH_DICTIONARY
 from researcher_node.asking import Dictionaries
 from researcher_node.lookup import looked_up
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from fakes.dictionaries import LANGUAGES
+from fakes.dictionaries import HEALTH_DICTIONARY, LANGUAGES
 
 from broker_common.crypto.certificates import Role
 from broker_common.errors import InvalidRequestError
 from broker_common.query.criteria import parse_condition
 from broker_common.query.question import parse_question
-from health_node.dictionary import HEALTH_DICTIONARY
 from researcher_node.other_side import may_be_for_other, pointed
 
 LANGUAGE = "'mother_tongue' is a language variable and belongs to --count. Type: "

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.quotes import Offer
 from fakes.shown_log import TIME_S, ShownLog
 from fakes.world import FRENCH, PROJECT, RESEARCHER, make_policy
@@ -24,8 +25,6 @@ from broker_common.query.quote import verify_quote
 from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import Loaded
 from broker_common.tlog.note import NoteSigner
-from census_node.registry.dictionary import CENSUS_DICTIONARY
-from health_node.dictionary import HEALTH_DICTIONARY
 from researcher_node.asking import Party, Precision, Quoted, Session, Wanted
 from researcher_node.policies import Policies
 from researcher_node.slots import verify_slot

@@ -252,19 +252,6 @@ def test_load_that_cannot_be_read_ahead_is_said_once_and_stops_nobody(node: Node
     assert node.store(following) == b"second"
 
 
-def test_load_of_another_dictionary_does_not_stop_the_node(node: Node) -> None:
-    """Or whoever starts it again and again would never have it hand out what was charged; the operator is told once."""
-    load = node.journal.state.load
-    node.failing[load] = RefusedError("DICTIONARY_CHANGED", role="health")
-    with capture_logs() as said:
-        node.open.prepare()
-        node.open.look_ahead()
-    assert [(line["log_level"], line["load"]) for line in said] == [("error", load)]
-    assert "tripartite health load" in said[0]["remedy"]
-    with pytest.raises(RefusedError):
-        node.store(load)
-
-
 def test_file_that_is_changed_between_hash_and_reading_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """In place, with the same length and its old time set back, or by another file: what was hashed is what is read."""
     load = node.journal.state.load

@@ -10,7 +10,6 @@ from typing import NoReturn
 import numpy as np
 import pytest
 from fakes.clock import FakeClock
-from fakes.dictionaries import CHANGES
 from fakes.logs import DICTIONARY, HEALTH, SIGNER, root
 from fakes.randomness import SeededRandomness
 from hypothesis import given
@@ -18,7 +17,6 @@ from hypothesis import strategies as st
 
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError
-from broker_common.query.dictionary import Dictionary
 from broker_common.storage import relinking
 from broker_common.storage.durable import replacing
 from broker_common.storage.home import Home
@@ -27,7 +25,6 @@ from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.relinking import RelinkReport, rekey, relink
 from broker_common.tlog.health_state import HealthState
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 
 A, B, C = (LinkageKey(bytes([number]) * 32) for number in range(3))
 FIRST = LinkageChain([A])
@@ -87,7 +84,6 @@ class Agency:
     loads: LoadFolder
     keys: LinkageKeys
     written: list[Sequence[LinkageKey]] = field(default_factory=list)
-    dictionary: Dictionary = DICTIONARY
 
     def load(self, content: str = "people\n", chain: LinkageChain = FIRST, seed: str = "load") -> str:
         """Load a store."""
@@ -104,7 +100,6 @@ class Agency:
             self.loads,
             self.keys,
             NextKey(new=True) if source is None else source,
-            dictionary=self.dictionary,
             write_store=self.write_store,
             forget_old_loads=self.forget,
             randomness=SeededRandomness(seed),
@@ -231,12 +226,8 @@ def test_a_store_that_was_tampered_with_gets_no_new_commitment(agency: Agency) -
     agency.relink()
 
 
-def test_a_store_of_another_dictionary_is_not_copied(agency: Agency) -> None:
-    """Its numbers would come out under a dictionary that they were never loaded under; the key file stays as it is."""
-    agency.dictionary = CHANGES["renamed"](CENSUS_DICTIONARY)
-    assert refusal(agency).code == "DICTIONARY_CHANGED"
-    assert agency.held == FIRST
-    agency.dictionary = DICTIONARY
+def test_the_dictionary_stays_that_of_the_store_before(agency: Agency) -> None:
+    """Its numbers mean what they meant."""
     agency.relink(seed="again")
     assert set(agency.state.dictionaries.values()) == {DICTIONARY.hash.hex()}
 

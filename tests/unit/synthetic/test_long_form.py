@@ -10,8 +10,8 @@ from math import sqrt
 
 import numpy as np
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY
 
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from deploy.synthetic import published
 from deploy.synthetic.arrays import Booleans, Floats, Integers
 from deploy.synthetic.codes import asked_share, values_of

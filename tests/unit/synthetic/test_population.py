@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY
 
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from deploy.synthetic import codes, population, published
 from deploy.synthetic.codes import bare_codes, values_of
 from deploy.synthetic.linkage import (

@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import pytest
 from fakes.logs import (
     ALICE,
     CENSUS,
+    DICTIONARY,
     HEALTH,
     NEIGHBOUR,
     OPERATOR_KEY,
@@ -24,6 +25,7 @@ from fakes.logs import (
     confirmed,
     contents,
     cosigned_note,
+    dictionary_adopted,
     hash_of,
     loaded,
     opened,
@@ -293,6 +295,20 @@ BREACHES = [
     Breach("LINKAGE", RELINKED, loaded("load3")),
     Breach("LINKAGE_PREVIOUS", BEGINNING, relinked()),
     Breach("LINKAGE_PREVIOUS", READY, relinked(previous=chain_of(3))),
+    Breach("DICTIONARY_UNSIGNED", BEGINNING, dictionary_adopted(own=HEALTH)),
+    Breach("DICTIONARY_UNSIGNED", BEGINNING, dictionary_adopted(own=CENSUS, version=2)),
+    Breach("DICTIONARY_UNSIGNED", BEGINNING, dictionary_adopted(own=CENSUS, document=hash_of(3))),
+    Breach("DICTIONARY_UNSIGNED", BEGINNING, dictionary_adopted(own=CENSUS, signature="")),
+    Breach(
+        "DICTIONARY_OLD",
+        (*BEGINNING, dictionary_adopted(replace(DICTIONARY, version=2), own=CENSUS)),
+        dictionary_adopted(own=CENSUS),
+    ),
+    Breach(
+        "DICTIONARY_OLD",
+        (*BEGINNING, dictionary_adopted(own=CENSUS)),
+        dictionary_adopted(replace(DICTIONARY, id_form="digits"), own=CENSUS),
+    ),
     Breach("LINKAGE_PREVIOUS", RELINKED, relinked("load3", linkage=chain_of(3))),
     Breach("LINKAGE_REPEATED", READY, relinked(linkage=chain_of(1))),
     Breach("LINKAGE_REPEATED", RELINKED, relinked("load3", previous=chain_of(2), linkage=chain_of(1))),

@@ -37,6 +37,7 @@ from broker_common.tlog.entries import (
     Announced,
     Charged,
     Delivered,
+    DictionaryAdopted,
     Entry,
     Event,
     Expired,
@@ -103,6 +104,17 @@ EVENTS: dict[type[Event], tuple[str, st.SearchStrategy[Event]]] = {
             note=maybe_texts,
             confirmation=maybe_texts,
             confirmation_key_id=maybe_texts,
+        ),
+    ),
+    DictionaryAdopted: (
+        "dictionary_adopted",
+        st.builds(
+            DictionaryAdopted,
+            version=st.integers(1, 2**53 - 1),
+            dictionary=hashes,
+            document=hashes,
+            signature=texts,
+            key_id=texts,
         ),
     ),
     Loaded: (

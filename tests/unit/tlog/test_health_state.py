@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 import pytest
 from fakes.logs import (
     ALICE,
+    CENSUS,
+    DICTIONARY,
     HEALTH,
     adopted,
     beginning,
@@ -17,6 +19,7 @@ from fakes.logs import (
     charged,
     contents,
     cosigned_note,
+    dictionary_adopted,
     hash_of,
     loaded,
     opened,
@@ -127,6 +130,20 @@ BREACHES = [
     Breach("LINKAGE", RELINKED, loaded("load3")),
     Breach("LINKAGE_PREVIOUS", (opened("health"),), relinked()),
     Breach("LINKAGE_PREVIOUS", READY, relinked(previous=chain_of(3))),
+    Breach("DICTIONARY_UNSIGNED", BEGINNING, dictionary_adopted(own=CENSUS)),
+    Breach("DICTIONARY_UNSIGNED", BEGINNING, dictionary_adopted(own=HEALTH, version=2)),
+    Breach("DICTIONARY_UNSIGNED", BEGINNING, dictionary_adopted(own=HEALTH, document=hash_of(3))),
+    Breach("DICTIONARY_UNSIGNED", BEGINNING, dictionary_adopted(own=HEALTH, signature="")),
+    Breach(
+        "DICTIONARY_OLD",
+        (*BEGINNING, dictionary_adopted(replace(DICTIONARY, version=2), own=HEALTH)),
+        dictionary_adopted(own=HEALTH),
+    ),
+    Breach(
+        "DICTIONARY_OLD",
+        (*BEGINNING, dictionary_adopted(own=HEALTH)),
+        dictionary_adopted(replace(DICTIONARY, id_form="digits"), own=HEALTH),
+    ),
     Breach("LINKAGE_PREVIOUS", RELINKED, relinked("load3", linkage=chain_of(3))),
     Breach("LINKAGE_REPEATED", READY, relinked(linkage=chain_of(1))),
     Breach("LINKAGE_REPEATED", RELINKED, relinked("load3", previous=chain_of(2), linkage=chain_of(1))),
@@ -184,7 +201,7 @@ def test_every_rule_has_a_breach() -> None:
         if isinstance(constant, str) and constant.isupper()
     }
     assert codes <= {breach.code for breach in BREACHES}
-    assert len(codes) == 20
+    assert len(codes) == 22
 
 
 def test_a_health_log_names_no_policy() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from fakes import logs
-from fakes.dictionaries import CHANGES
+from fakes.dictionaries import CENSUS_DICTIONARY, CHANGES
 from fakes.site import (
     DAY_MS,
     LIES,
@@ -42,7 +42,6 @@ from broker_common.privacy.policy import Subject
 from broker_common.query.dictionary import Dictionary
 from broker_common.tlog.entries import Loaded
 from broker_common.tlog.replay import replay
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 
 
 def site_of(world: SiteWorld) -> Site:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.disk import limited_files
 from fakes.registries import SALT, made_names, made_registry, write_registry
 from hypothesis import given, settings
@@ -21,7 +22,6 @@ from broker_common.storage.relinking import rekey
 from census_node.ledger import subjects
 from census_node.ledger.subjects import Cards, Carry, Known, Names, number_subjects
 from census_node.registry import Registry
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.loading import read_registry
 from deploy.synthetic.cards import card_digits
 
@@ -72,7 +72,7 @@ class Agency:
         lines = [f"{card},{person},{household}{unsaid}" for card, (person, household) in world.items()]
         source.write_text("\n".join([header, *lines, ""]), "utf-8")
         known = self.known
-        registry, names, report = read_registry(source, "load", self.linkage, self.names)
+        registry, names, report = read_registry(source, "load", self.linkage, self.names, dictionary=CENSUS_DICTIONARY)
         assert report.rejected.count == 0
         self.loads += 1
         registry.write(self.file, names, known.former_after(registry.cards))

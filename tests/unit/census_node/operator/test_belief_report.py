@@ -42,6 +42,7 @@ PER_PERSON = policy(accounting="per_person", scales=SCALES)
 STATUS_KEYS = [
     *("state", "accounting", "max_belief", "param", "answers", "worst_charged", "worst_belief"),
     *("people_charged", "people_exhausted", "log_size", "policy_hash"),
+    *("dictionary", "dictionary_adopted", "dictionary_changed"),
 ]
 KEPT = KeptSamples(3, 1_234_567)
 REPORT_KEYS = [
@@ -63,6 +64,8 @@ def facts(rules: Policy = PER_PERSON, *, answers: int = 100, **changes: Any) -> 
         "log_size": 7,
         "release": "2011",
         "linkage": "0123456789abcdef",
+        "dictionary": "ab" * 32,
+        "dictionary_adopted": "ab" * 32,
         "dictionary_changed": False,
         "shut_down": False,
         "shutdown_reason": "",

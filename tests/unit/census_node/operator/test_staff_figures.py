@@ -41,6 +41,8 @@ def facts(answers: int = 40, *, strict: int = 0, policy: Policy = POLICY) -> Fac
         log_size=0,
         release="",
         linkage="",
+        dictionary="",
+        dictionary_adopted="",
         dictionary_changed=False,
         shut_down=False,
         shutdown_reason="",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY
 
 from broker_common.values import MOST_CELLS
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 
 
 def test_variables_have_one_value_per_person() -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.registries import made_names
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +18,6 @@ from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import Code, Dictionary
 from census_node.registry import NO_VALUE, Registry
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.loading import LoadReport, read_registry
 from deploy.synthetic.cards import card_digits
 
@@ -42,12 +42,12 @@ class Row(NamedTuple):
     francophone: str = "Yes"
 
 
-def load(folder: Path, rows: Sequence[Row]) -> tuple[Registry, LoadReport]:
+def load(folder: Path, rows: Sequence[Row], dictionary: Dictionary = CENSUS_DICTIONARY) -> tuple[Registry, LoadReport]:
     """Load these rows, as the first load ever."""
     path = folder / "people.csv"
     header = ",".join(["health_card", "person_id", "household_id", *CENSUS_DICTIONARY.names])
     path.write_text("\n".join([header, *(",".join(row) for row in rows)]) + "\n", encoding="utf-8")
-    registry, _, report = read_registry(path, "load", LINKAGE, made_names(0, 0))
+    registry, _, report = read_registry(path, "load", LINKAGE, made_names(0, 0), dictionary=dictionary)
     return registry, report
 
 
@@ -78,10 +78,10 @@ def test_whoever_is_not_in_a_load_has_no_value_there(tmp_path: Path) -> None:
     first, _ = load(tmp_path, [Row(CARDS[0], "p"), Row(CARDS[1], "q"), Row(CARDS[2], "r")])
     names = made_names(0, 0)
     path = tmp_path / "people.csv"
-    _, names, _ = read_registry(path, "load", LINKAGE, names)
+    _, names, _ = read_registry(path, "load", LINKAGE, names, dictionary=CENSUS_DICTIONARY)
     lines = path.read_text("utf-8").splitlines(keepends=True)
     path.write_text("".join([lines[0], lines[2]]), encoding="utf-8")
-    registry, _, _ = read_registry(path, "load2", LINKAGE, names)
+    registry, _, _ = read_registry(path, "load2", LINKAGE, names, dictionary=CENSUS_DICTIONARY)
     there = person_of(first, CARDS[1])
     assert (registry.size, registry.person_count, person_of(registry, CARDS[1])) == (1, 3, there)
     french = CENSUS_DICTIONARY.column("mother_tongue").positions["French"]
@@ -141,7 +141,9 @@ def test_the_first_of_very_many_rows_stays(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     header = ",".join(["health_card", "person_id", "household_id", *CENSUS_DICTIONARY.names])
     path.write_text("\n".join([header, *(",".join(row) for row in rows)]) + "\n", encoding="utf-8")
-    registry, _, report = read_registry(path, "load", LINKAGE, made_names(0, 0), max_rejected=len(rows))
+    registry, _, report = read_registry(
+        path, "load", LINKAGE, made_names(0, 0), dictionary=CENSUS_DICTIONARY, max_rejected=len(rows)
+    )
     assert (report.linked, report.rejected.count) == (50, 1950)
     assert all(person_of(registry, card) is not None for card in cards[:50])
 
@@ -213,29 +215,24 @@ def variable(codes: int, **changes: Any) -> Dictionary:
     return Dictionary((replace(first, codes=listed, **changes), *others))
 
 
-def test_the_256th_value_of_a_variable_is_not_counted_as_the_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_256th_value_of_a_variable_is_not_counted_as_the_first(tmp_path: Path) -> None:
     """A byte a person, and one number for nobody's: with 255 values each has its own, a longer list is refused at once."""
-    monkeypatch.setattr("census_node.registry.loading.CENSUS_DICTIONARY", variable(255))
     rows = [
         Row(CARDS[0], "a", mother_tongue="tongue 0"),
         Row(CARDS[1], "b", mother_tongue="tongue 254"),
         Row(CARDS[2], "c", mother_tongue=""),
     ]
-    registry, _ = load(tmp_path, rows)
+    registry, _ = load(tmp_path, rows, variable(255))
     people = [number for card in CARDS[:3] if (number := person_of(registry, card)) is not None]
     assert registry.people.values["mother_tongue"][people].tolist() == [0, 254, NO_VALUE]
-    monkeypatch.setattr("census_node.registry.loading.CENSUS_DICTIONARY", variable(257))
     with pytest.raises(InvalidRequestError) as caught:
-        load(tmp_path, rows)
+        load(tmp_path, rows, variable(257))
     assert caught.value.code == "DICTIONARY_UNUSABLE"
     assert "'mother_tongue' has 257 codes; a language variable can have 255" in caught.value.text
 
 
-def test_a_variable_of_several_values_is_refused_at_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_of_several_values_is_refused_at_load(tmp_path: Path) -> None:
     """A person is counted in one value of each variable."""
-    monkeypatch.setattr("census_node.registry.loading.CENSUS_DICTIONARY", variable(4, multi_valued=True))
     with pytest.raises(InvalidRequestError, match="one code a person") as caught:
-        load(tmp_path, [])
+        load(tmp_path, [], variable(4, multi_valued=True))
     assert caught.value.code == "DICTIONARY_UNUSABLE"

@@ -5,12 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 
 from broker_common.errors import InvalidRequestError
 from broker_common.query.canonical import describe
 from broker_common.query.question import read_question
-from census_node.registry.dictionary import CENSUS_DICTIONARY
-from health_node.dictionary import HEALTH_DICTIONARY
 from researcher_node.study.design import Study, design
 from researcher_node.study.file import Bands, Codes, Named, parse_study_file
 

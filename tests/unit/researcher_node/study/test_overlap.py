@@ -6,12 +6,12 @@ import itertools
 import random  # noqa: TID251 - seeded conditions, no secret
 
 import pytest
+from fakes.dictionaries import HEALTH_DICTIONARY
 from fakes.obvious_criteria import ObviousPerson, Value, meets
 
 from broker_common.query.condition import Condition
 from broker_common.query.criteria import parse_condition
 from broker_common.query.normal_form import all_of, any_of, negate
-from health_node.dictionary import HEALTH_DICTIONARY
 from researcher_node.study.overlap import are_disjoint, most_in
 
 SEED = 20_110_516

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.world import make_policy
 
 from broker_common.privacy.accounting import price
 from broker_common.privacy.table_laplace import margin
 from broker_common.query.question import parse_question
-from census_node.registry.dictionary import CENSUS_DICTIONARY
-from health_node.dictionary import HEALTH_DICTIONARY
 from researcher_node.study.design import Study, design
 from researcher_node.study.file import parse_study_file
 from researcher_node.study.plan import Plan, expected_in, make_plan, seconds_for

@@ -9,11 +9,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.world import make_policy
 
 from broker_common.errors import InternalError
-from census_node.registry.dictionary import CENSUS_DICTIONARY
-from health_node.dictionary import HEALTH_DICTIONARY
 from researcher_node.study import record as module
 from researcher_node.study.record import Attempt, Published, Record, Round
 

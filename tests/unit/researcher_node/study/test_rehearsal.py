@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from census_node.registry.dictionary import CENSUS_DICTIONARY
-from health_node.dictionary import HEALTH_DICTIONARY
+from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
+
 from researcher_node.study.design import design
 from researcher_node.study.file import parse_study_file
 from researcher_node.study.rehearsal import true_counts

@@ -6,11 +6,10 @@ from fractions import Fraction
 from functools import cache
 
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.world import FRENCH
 
 from broker_common.values import NoisyCounts
-from census_node.registry.dictionary import CENSUS_DICTIONARY
-from health_node.dictionary import HEALTH_DICTIONARY
 from researcher_node.answers import AskedQuestion
 from researcher_node.estimates import (
     Counts,

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.world import FRENCH, make_policy
 
 from broker_common.errors import REASONS, BrokerError, InvalidRequestError, PeerUnavailableError
 from broker_common.values import NoisyCounts
-from census_node.registry.dictionary import CENSUS_DICTIONARY
-from health_node.dictionary import HEALTH_DICTIONARY
 from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Wanted
 from researcher_node.study.design import Study, design

@@ -10,9 +10,6 @@ from typing import Final
 
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
 
-HEALTH_CARD_COLUMN: Final = "health_card"
-"""The column of the source that becomes the pseudonym, and no other thing."""
-
 # Of one person; a larger number in the source is a mistake.
 _MOST_VISITS = 100_000
 
