@@ -55,8 +55,7 @@ from broker_common.tlog.replay import FORMAT_VERSION
 from broker_common.tlog.tiles import CHECKPOINT_PATH, entry_bundles, hash_tiles, parse_hash_tile
 from broker_common.values import base64_text
 from deploy.local import PROJECT, Plan, census_config, health_config, researcher_config
-from deploy.synthetic.census_dictionary import CENSUS_DICTIONARY
-from deploy.synthetic.health_dictionary import HEALTH_DICTIONARY
+from deploy.synthetic.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from researcher_node.study.design import design
 from researcher_node.study.file import KINDS_EXPLAINED, parse_study_file
 from researcher_node.study.plan import make_plan

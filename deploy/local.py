@@ -30,14 +30,15 @@ from broker_common.privacy.delays import (
 )
 from broker_common.privacy.policy import Accounting, Policy, Subject
 from broker_common.storage.clock import system_clock
+from broker_common.storage.dictionary_file import FILE_NAME as DICTIONARY_NAME
+from broker_common.storage.dictionary_file import read_dictionary
 from broker_common.storage.durable import replace_file
 from broker_common.tlog.membership import peer_name
 from census_node.opening import CensusHome
 from census_node.operator.proposals import make_proposal
 from deploy import texts
 from deploy.filling import Filling, Report, fill
-from deploy.synthetic.census_dictionary import CENSUS_DICTIONARY
-from deploy.synthetic.health_dictionary import HEALTH_DICTIONARY
+from deploy.synthetic.dictionaries import CENSUS_FILE, HEALTH_FILE
 from deploy.synthetic.linkage import census_size
 from health_node.opening import HealthHome
 from researcher_node.opening import ResearcherHome
@@ -188,14 +189,12 @@ def _introduce(directory: Path, plan: Plan) -> None:
     census_card = census.keyring.first_card(Identity("census-agency", "census", "node"), CENSUS_ORIGIN, now_ms)
 
     researcher.publish(researcher_card.signed)
-    for home, own, dictionary in (
-        (health, health_card, HEALTH_DICTIONARY),
-        (census, census_card, CENSUS_DICTIONARY),
-    ):
+    for home, own, dictionary in ((health, health_card, HEALTH_FILE), (census, census_card, CENSUS_FILE)):
         root = own.verify_keys(Purpose.IDENTITY, 0)[0]
         replace_file(home.home.path / "keys" / "identity.pub", f"{root.to_text()}\n".encode("ascii"))
         home.create(own.signed)
-        home.adopt_dictionary(dictionary)
+        replace_file(home.home.path / DICTIONARY_NAME, dictionary.read_bytes(), mode=0o644)
+        home.adopt_dictionary(read_dictionary(home.home.path / DICTIONARY_NAME))
     for card in (health_card, census_card):
         researcher.trust.put(card)
     census.register(health_card)

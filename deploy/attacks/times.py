@@ -23,7 +23,7 @@ from deploy.attacks.people import FRENCH, Person, among
 from deploy.attacks.spending import boldly, units_of
 from deploy.attacks.transcripts import Seen
 from deploy.attacks.worlds import told_apart
-from deploy.synthetic.census_dictionary import CENSUS_DICTIONARY
+from deploy.synthetic.dictionaries import CENSUS_DICTIONARY
 
 _GROUP = 3
 # Of so many spent people every question takes others: their criteria are as long as anybody's.

@@ -16,7 +16,7 @@ from broker_common.tlog.entries import Delivered
 from deploy.attacks.arena import Arena, Ask
 from deploy.attacks.findings import Same
 from deploy.attacks.transcripts import differences, logged
-from deploy.synthetic.census_dictionary import CENSUS_DICTIONARY
+from deploy.synthetic.dictionaries import CENSUS_DICTIONARY
 
 _LOOKS = 100
 _LOOK_SECONDS = 0.05

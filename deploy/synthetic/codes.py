@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from deploy.synthetic.census_dictionary import CENSUS_DICTIONARY
+from deploy.synthetic.dictionaries import CENSUS_DICTIONARY
 
 Codes = tuple[tuple[str, str], ...]
 

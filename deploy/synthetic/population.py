@@ -20,10 +20,10 @@ import numpy as np
 
 from deploy.synthetic.arrays import Booleans, Integers
 from deploy.synthetic.cards import decimal_digits
-from deploy.synthetic.census_dictionary import CENSUS_DICTIONARY
 from deploy.synthetic.codes import CENSUS_DIVISIONS, DIAGNOSES, PROCEDURES, SEXES, bare_codes, values_of
 from deploy.synthetic.csv_rows import CodeListPieces, Pieces, digit_pieces, field, header, join_rows
 from deploy.synthetic.dice import Dice, Stream
+from deploy.synthetic.dictionaries import CENSUS_DICTIONARY
 from deploy.synthetic.health import DAYS_OF_ADMISSIONS, MOST_VISITS, health_records
 from deploy.synthetic.households import OLDEST_AGE, People, people_at
 from deploy.synthetic.language import first_official_languages, is_francophone, mother_tongues

@@ -49,6 +49,9 @@ DETAILS = frozenset(
             # How manieth roster of an agency: both logs have it.
             "number",
             "scale",
+            # Of dictionaries, which are published.
+            "version",
+            "newest",
             "scales",
             "terms",
             "retry_seconds",

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
-from deploy.synthetic.census_dictionary import CENSUS_DICTIONARY
-from deploy.synthetic.health_dictionary import HEALTH_DICTIONARY
+from deploy.synthetic.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 
 __all__ = ["CENSUS_DICTIONARY", "CHANGES", "HEALTH_DICTIONARY", "LANGUAGES", "put_in_place", "relabelled"]
 
