@@ -19,14 +19,14 @@ looked through for usual mistakes (`mistakes`), so that its error can say what t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
-from broker_common.query.canonical import literal_text
+from broker_common.query.canonical import describe, literal_text
 from broker_common.query.condition import Condition, Literal, Order, parse_date
 from broker_common.query.dictionary import Column, ColumnType, Dictionary, EventTable, listed, shown
-from broker_common.query.mistakes import explained
+from broker_common.query.mistakes import LONGEST_SUGGESTION, explained
 from broker_common.query.normal_form import (
     all_of,
     any_of,
@@ -67,6 +67,7 @@ _ORDERS: Mapping[str, tuple[Order, Order]] = {
     ">=": (Order.GREATER_OR_EQUAL, Order.LESS_OR_EQUAL),
 }
 _UNEQUAL = ("<>", "!=")
+_SIGNS = (*_ORDERS, *_UNEQUAL, "=")
 
 
 def parse_condition(text: str, dictionary: Dictionary) -> Condition:
@@ -118,9 +119,8 @@ class _Reader:
             case Events(word="any"):
                 return happened(*self._events(node), 1)
             case Events():
-                raise syntax_error(
-                    phrase("count(...) is compared with a number"), to_type(f"{self._written(node)} >= 2")
-                )
+                meant = counted(*self._events(node), 2, None)
+                raise syntax_error(phrase("count(...) is compared with a number"), _suggested(meant))
             case Name():
                 raise self._alone(node)
             case Value():
@@ -129,7 +129,7 @@ class _Reader:
     # --- columns -----------------------------------------------------------------------------------------------------
 
     def _test(self, test: Test) -> Condition:
-        if test.operator in (*_ORDERS, *_UNEQUAL, "="):
+        if test.operator in _SIGNS:
             return self._comparison(test)
         column = self._column(test.operands[0], test)
         values = test.operands[1:]
@@ -139,7 +139,7 @@ class _Reader:
             case "like":
                 return like(column, values[0].text if isinstance(values[0], Value) else "")
             case "under":
-                return under(column, [_code(value) for value in values])
+                return under(column, (_code(value) for value in values))
             case "between":
                 return _between(column, *(_value(column, value) for value in values))
             case _:
@@ -188,9 +188,12 @@ class _Reader:
                 events=table.name,
                 text=f"any({table.name} where {self._written(test)})",
             )
-        if self._dictionary.find_events(name.text) is not None:
-            return phrase("'{name}' are events. Type: {text}", name=name.text, text=f"any({name.text})")
-        return ""
+        if self._dictionary.find_events(name.text) is None:
+            return ""
+        compared = test.operands[-1]
+        is_counted = test.operands[0] is name and isinstance(compared, Value) and compared.kind == "number"
+        text = f"count({name.text}){self._text[name.end : test.end]}" if is_counted else f"any({name.text})"
+        return phrase("'{name}' are events. Type: {text}", name=name.text, text=text)
 
     def _alone(self, name: Name) -> InvalidRequestError:
         instead = "" if self._dictionary.find_events(name.text) is None else to_type(f"any({name.text})")
@@ -200,32 +203,18 @@ class _Reader:
 
     def _counted(self, test: Test) -> Condition:
         events, values = test.operands[0], test.operands[1:]
-        flipped = not isinstance(events, Events)
+        flipped = test.operator in _SIGNS and not isinstance(events, Events)
         if flipped:
-            events, values = test.operands[-1], test.operands[:-1]
+            events, values = test.operands[1], test.operands[:1]
         if not isinstance(events, Events) or not all(isinstance(value, Value) for value in values):
             raise syntax_error(phrase("any(...) and count(...) cannot be compared with each other, or with columns"))
-        if events.word == "any":
-            meant = f"count{self._written(test)[len('any') :]}" if not flipped else ""
-            raise syntax_error(
-                phrase("any(...) is true or false by itself, and count(...) is compared"), to_type(meant)
-            )
         table, where = self._events(events)
-        numbers = [_number_of_events(value) for value in values]
-        match test.operator:
-            case "between":
-                low, high = numbers
-                if low > high:
-                    raise _bounds_changed(f"{self._written(events)} between {high} and {low}")
-                return counted(table, where, low, high)
-            case "=" | "in":
-                return any_of([counted(table, where, number, number) for number in numbers])
-            case "<>" | "!=":
-                return negate(counted(table, where, numbers[0], numbers[0]))
-            case sign if sign in _ORDERS:
-                return _ordered(table, where, _ORDERS[sign][flipped], numbers[0])
-            case _:
-                raise syntax_error(phrase("count(...) is compared with a number"))
+        found = _of_number(test.operator, table, where, [_number_of_events(value) for value in values], flipped=flipped)
+        if events.word == "any":
+            raise syntax_error(
+                phrase("any(...) is true or false by itself, and count(...) is compared"), _suggested(found)
+            )
+        return found
 
     def _events(self, node: Events) -> tuple[EventTable, Condition | None]:
         if self._table is not None:
@@ -244,6 +233,26 @@ class _Reader:
 
     def _written(self, node: Node) -> str:
         return self._text[node.start : node.end]
+
+
+def _of_number(
+    operator: str, table: EventTable, where: Condition | None, numbers: Sequence[int], *, flipped: bool
+) -> Condition:
+    match operator:
+        case "between":
+            low, high = sorted(numbers)
+            found = counted(table, where, low, high)
+            if low < numbers[0]:
+                raise _bounds_changed(_suggested(found))
+            return found
+        case "=" | "in":
+            return any_of([counted(table, where, number, number) for number in numbers])
+        case "<>" | "!=":
+            return negate(counted(table, where, numbers[0], numbers[0]))
+        case sign if sign in _ORDERS:
+            return _ordered(table, where, _ORDERS[sign][flipped], numbers[0])
+        case _:
+            raise syntax_error(phrase("count(...) is compared with a number"))
 
 
 def _ordered(table: EventTable, where: Condition | None, order: Order, number: int) -> Condition:
@@ -268,14 +277,18 @@ def _between(column: Column, low: Literal, high: Literal) -> Condition:
     condition = between(column, low, high)
     # Both are of the column's one type by now, so that they can be ordered. Nobody pays for a slip that matches nobody.
     if low > high:  # type: ignore[operator]
-        raise _bounds_changed(f"{column.name} between {literal_text(high)} and {literal_text(low)}")
+        raise _bounds_changed(to_type(f"{column.name} between {literal_text(high)} and {literal_text(low)}"))
     return condition
 
 
 def _bounds_changed(instead: str) -> InvalidRequestError:
-    return syntax_error(
-        phrase("the first bound of between is above the second, so that nobody would match"), to_type(instead)
-    )
+    return syntax_error(phrase("the first bound of between is above the second, so that nobody would match"), instead)
+
+
+def _suggested(condition: Condition) -> str:
+    """What to type for the condition, unless that is too long to help anybody."""
+    text = describe(condition)
+    return to_type(text) if len(text) <= LONGEST_SUGGESTION else ""
 
 
 def _code(node: Node) -> str:

@@ -25,6 +25,7 @@ import msgspec
 from tripartite.v1 import dictionary_pb2
 
 from broker_common.errors import InvalidRequestError
+from broker_common.language import phrase
 
 MULTI_VALUE_SEPARATOR = ";"
 
@@ -342,7 +343,10 @@ class Dictionary:
         table = self.find_events(name)
         if table is None:
             names = [each.name for each in self.events]
-            raise InvalidRequestError("UNKNOWN_EVENTS", events=shown(name), nearest=nearest(name, names))
+            instead = "" if names else phrase("The published data has no events.")
+            raise InvalidRequestError(
+                "UNKNOWN_EVENTS", events=shown(name), nearest=nearest(name, names), instead=instead
+            )
         return table
 
     def to_wire(self) -> dictionary_pb2.Dictionary:

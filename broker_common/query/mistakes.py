@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.query.canonical import literal_text
-from broker_common.query.dictionary import Column, ColumnType, Dictionary
+from broker_common.query.dictionary import Column, ColumnType, Dictionary, EventTable
 from broker_common.query.remedies import spelled_otherwise, to_type
 
 # A longer suggestion helps nobody; a row is applied so often to one text.
-_LONGEST_SUGGESTION = 300
+LONGEST_SUGGESTION = 300
 _MOST_ROUNDS = 20
 # The most words of a code that stands without quotes.
 _MOST_WORDS = 8
@@ -58,7 +58,10 @@ _WRITTEN = {
     "}": ")",
 }
 _KEYWORDS = frozenset(
-    {"and", "between", "by", "date", "from", "in", "is", "like", "not", "null", "or", "rest", "select", "where"}
+    {
+        *("and", "between", "by", "date", "from", "in", "is", "like", "not", "null", "or", "rest", "select", "under"),
+        "where",
+    }
 )
 
 # They match texts between single spaces, with '0', '1', ... in place of what stands in quotes.
@@ -92,6 +95,7 @@ class _Loose:
     def written(self) -> str:
         """The text as a person would type it."""
         tidy = re.sub(r" (?=[,)])|(?<=\() ", "", self.text)
+        tidy = re.sub(r"\b(any|count) \(", r"\1(", tidy, flags=re.IGNORECASE)
         return re.sub(r"'(\d+)'", lambda found: literal_text(self.content(found[0])), tidy)
 
 
@@ -146,7 +150,7 @@ def explained(
 
 
 def _is_read(text: str, dictionary: Dictionary, read: Callable[[str, Dictionary], object]) -> bool:
-    if len(text) > _LONGEST_SUGGESTION:
+    if len(text) > LONGEST_SUGGESTION:
         return False
     try:
         read(text, dictionary)
@@ -158,12 +162,13 @@ def _is_read(text: str, dictionary: Dictionary, read: Callable[[str, Dictionary]
 def _cut(text: str, dictionary: Dictionary) -> _Loose:
     """The text between single spaces, with signs and quotes that are usual elsewhere written as they are here."""
     loose = _Loose()
+    names = _names(dictionary)
     words = []
     for found in _LOOSE.finditer(text.strip().rstrip(";")):
         kind, token = found.lastgroup, found[0]
         if kind == "string":
             words.append(loose.quote(token[1:-1].replace("''", "'")))
-        elif kind == "quoted" and token[1:-1].strip().lower() in dictionary.names:
+        elif kind == "quoted" and token[1:-1].strip().lower() in names:
             words.append(token[1:-1].strip())
             loose.problems.append(phrase("names of columns take no quotes"))
         elif kind == "quoted":
@@ -187,8 +192,20 @@ def _cut(text: str, dictionary: Dictionary) -> _Loose:
 # --- rewriting --------------------------------------------------------------------------------------------------------
 
 
+def _names(dictionary: Dictionary) -> frozenset[str]:
+    """What may stand where a column is expected, inside any(...) as well."""
+    return frozenset((*dictionary.names, *(name for table in dictionary.events for name in (table.name, *table.names))))
+
+
+def _table_of(dictionary: Dictionary, name: str) -> EventTable | None:
+    """The first event table that has a column of this name."""
+    return next((table for table in dictionary.events if name.lower() in table.names), None)
+
+
 def _column(dictionary: Dictionary, name: str) -> Column | None:
-    column = dictionary.find(name.lower())
+    column, table = dictionary.find(name.lower()), _table_of(dictionary, name)
+    if column is None and table is not None:
+        column = table.column(name.lower())
     return column if column is not None and column.type is ColumnType.CODE else None
 
 
@@ -196,7 +213,7 @@ def _quoted_code(loose: _Loose, found: re.Match[str], dictionary: Dictionary) ->
     """What follows a comparison in quotes: as many words as make a published code, or else the first."""
     column = _column(dictionary, found["name"])
     words = found["words"].split()
-    if column is None or words[0].lower() in dictionary.names:
+    if column is None or words[0].lower() in _names(dictionary):
         return found[0]
     for number in range(min(len(words), _MOST_WORDS), 0, -1):
         code = spelled_otherwise(column, " ".join(words[:number]).replace(" ,", ","))
@@ -221,7 +238,14 @@ def _quoted_codes(loose: _Loose, found: re.Match[str], dictionary: Dictionary) -
 
 def _bare_name(loose: _Loose, found: re.Match[str], dictionary: Dictionary) -> str:
     name = loose.content(found["quoted"])
-    return f"{name} {found['rest']}" if name.lower() in dictionary.names else found[0]
+    return f"{name} {found['rest']}" if name.lower() in _names(dictionary) else found[0]
+
+
+def _with_events(loose: _Loose, found: re.Match[str], dictionary: Dictionary) -> str:
+    """The events that have the column, before it."""
+    del loose
+    table = _table_of(dictionary, found["name"])
+    return found[0] if table is None else f"{found['before']} {table.name} where {found['name']}"
 
 
 def _closed(loose: _Loose, found: re.Match[str], dictionary: Dictionary) -> str:
@@ -247,12 +271,12 @@ _LIST_ITEM = r"[^(),]+"
 
 _EITHER: Sequence[Mistake] = (
     Mistake(
-        rf"(?P<before>(?P<name>{_NAME}) (?:=|<>|!=|is not|is)) (?P<words>{_NO_KEYWORD}{_NAME}(?! \().*)",
+        rf"(?P<before>(?P<name>{_NAME}) (?:=|<>|!=|is not|is|(?:not )?under)) (?P<words>{_NO_KEYWORD}{_NAME}(?! \().*)",
         _quoted_code,
         phrase("codes and values need single quotes"),
     ),
     Mistake(
-        rf"(?P<before>(?P<name>{_NAME}) (?:not )?in \( )(?P<items>(?=[^()]*{_NAME}){_LIST_ITEM}(?: , {_LIST_ITEM})*)(?P<after> \))",
+        rf"(?P<before>(?P<name>{_NAME}) (?:not )?(?:in|under) \( )(?P<items>(?=[^()]*{_NAME}){_LIST_ITEM}(?: , {_LIST_ITEM})*)(?P<after> \))",
         _quoted_codes,
         phrase("codes and values need single quotes"),
     ),
@@ -288,6 +312,33 @@ _PARENTHESES: Sequence[Mistake] = (
     Mistake(r"^.*\(.*$", _closed, phrase("a ( is not closed")),
 )
 
+_OF_EVENTS: Sequence[Mistake] = (
+    Mistake(rf"\b(?:exists|some)(?= \( {_NAME} (?:where|,|\)))", "any", _written("exists", "any")),
+    Mistake(rf"\b{_NAME} \. (?={_NAME})", "", phrase("the name of a column stands alone, without that of its table")),
+    Mistake(
+        rf"(?P<before>\b(?:any|count) \() (?P<name>{_NAME})(?= (?:{_SIGN}|in|not|between|like|is|under) )",
+        _with_events,
+        phrase("any(...) and count(...) begin with the name of events"),
+    ),
+    Mistake(
+        rf"\b(any|count) \( ({_NAME}) (?:,|and|with|having|if|on) ",
+        r"\1 ( \2 where ",
+        phrase("a condition on events begins with 'where'"),
+    ),
+    Mistake(
+        rf"^((?:not )?any) (?:({_NAME})|\( ({_NAME}) \)) where (.+)$",
+        lambda _loose, found, _dictionary: f"{found[1]} ( {found[2] or found[3]} where {found[4]} )",
+        phrase("events and their condition stand in the parentheses of any(...) or count(...)"),
+    ),
+    Mistake(
+        rf"\b(any|count) ({_NAME})(?= {_SIGN} |$)",
+        r"\1 ( \2 )",
+        phrase("events and their condition stand in the parentheses of any(...) or count(...)"),
+    ),
+    Mistake(r"\b(?:under in|in under)(?= \()", "under", _written("under in", "under")),
+    Mistake(rf"\bunder ({_VALUE}(?: , {_VALUE})+)", r"under ( \1 )", phrase("several codes need parentheses")),
+)
+
 CONDITIONS: Sequence[Mistake] = (
     Mistake(
         r"^(?:select .*?)?(?<!\w)where (?P<rest>.+)$",
@@ -295,10 +346,11 @@ CONDITIONS: Sequence[Mistake] = (
         phrase("only the condition is typed, without select, from or where"),
     ),
     Mistake(r"^select .*$", None, phrase("only the condition is typed, without select, from or where")),
-    Mistake(r"\bcount \(.*$", None, phrase("what is counted is said with --count")),
+    Mistake(r"\bcount \( (?:\*|\)|distinct\b|all\b|1\b).*$", None, phrase("what is counted is said with --count")),
+    *_OF_EVENTS,
     *_EITHER,
     Mistake(
-        rf"(?P<quoted>'\d+') (?P<rest>(?:{_SIGN}|in|between|like|is)(?: not)? (?:\(|{_VALUE}|null))",
+        rf"(?P<quoted>'\d+') (?P<rest>(?:{_SIGN}|in|between|like|under|is)(?: not)? (?:\(|{_VALUE}|null))",
         _bare_name,
         phrase("names of columns take no quotes"),
     ),
@@ -327,7 +379,7 @@ CONDITIONS: Sequence[Mistake] = (
         phrase("the bounds of between are joined with 'and', without parentheses"),
     ),
     Mistake(
-        rf"({_VALUE}|null|\)) (?:, )?{_NO_KEYWORD}({_NAME}) (?={_SIGN} |in |between |like |is |not )",
+        rf"({_VALUE}|null|\)) (?:, )?{_NO_KEYWORD}({_NAME}) (?={_SIGN} |in |between |like |under |is |not )",
         r"\1 and \2 ",
         phrase("'and' or 'or' stands between two comparisons"),
     ),

@@ -115,6 +115,13 @@ def under(column: Column, codes: Iterable[str]) -> Condition:
     return Under(column.name, tuple(distinct))
 
 
+def literals_of(condition: Membership | Under, column: Column) -> frozenset[Literal]:
+    """Every value that makes the condition on the column true."""
+    if isinstance(condition, Membership):
+        return frozenset(condition.literals)
+    return frozenset[Literal]().union(*map(column.descendants, condition.codes))
+
+
 def happened(events: EventTable, where: Condition | None, at_least: int) -> Condition:
     """`count(events where condition) >= at_least`; the condition is on columns of the table.
 

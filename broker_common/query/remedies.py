@@ -51,9 +51,13 @@ def _spellings(codes: tuple[Code, ...]) -> Mapping[str, list[str]]:
 def instead_of_code(column: Column, value: str) -> str:
     """For a code, or a value of a language variable, that is not published."""
     found = spelled_otherwise(column, value)
-    if found is None:
-        return ""
-    return phrase("Type it letter for letter: {code}", code=literal_text(found))
+    if found is not None:
+        return phrase("Type it letter for letter: {code}", code=literal_text(found))
+    if value.endswith("%") and any(code.startswith(value[:-1]) for code in column.values):
+        return phrase(
+            "Codes that begin so are named with like: {text}", text=f"{column.name} like {literal_text(value)}"
+        )
+    return ""
 
 
 def instead_of_variable(name: str, dictionary: Dictionary) -> str:

@@ -15,7 +15,7 @@ limits, recurse. Every node knows where in the text it stands. What names, value
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from broker_common.errors import InvalidRequestError
@@ -216,7 +216,7 @@ class _Parser:
             case Kind.SIGN if token == _OPEN:
                 node = self.condition()
                 self._require(")", Kind.SIGN)
-                return node
+                return replace(node, start=token.start, end=self._before.end)
             case _:
                 raise self._strange(token)
 
@@ -224,7 +224,7 @@ class _Parser:
         self._place += 1
         table = self._next
         if table.kind is not Kind.WORD or table.text in _KEYWORDS:
-            raise syntax_error(phrase("{word}(...) begins with the name of events", word=word.text))
+            raise syntax_error(phrase("any(...) and count(...) begin with the name of events"))
         self._place += 1
         where = self.condition() if self._take("where") else None
         self._require(")", Kind.SIGN)

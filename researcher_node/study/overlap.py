@@ -10,8 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 
-from broker_common.query.condition import AllOf, AnyOf, Comparison, Condition, Membership, Negation, Order, Presence
+from broker_common.query.condition import (
+    AllOf,
+    AnyOf,
+    Comparison,
+    Condition,
+    Happened,
+    Membership,
+    Negation,
+    Order,
+    Presence,
+    Under,
+)
 from broker_common.query.dictionary import Dictionary
+from broker_common.query.normal_form import literals_of
 
 # Alternatives of two conditions that are compared with each other, at most; beyond them they count as overlapping.
 _MOST_PAIRS = 400
@@ -54,11 +66,20 @@ def _contradict(parts: Sequence[Condition], dictionary: Dictionary) -> bool:
     for part in parts:
         if isinstance(part, Negation) and isinstance(part.part, AllOf) and stated.issuperset(part.part.parts):
             return True
-    columns = {part.column for part in parts if isinstance(part, Comparison | Membership)}
+    had = [part for part in parts if isinstance(part, Happened)]
+    missed = [part.part for part in parts if isinstance(part, Negation) and isinstance(part.part, Happened)]
+    if any(_are_more(one, other) for one in had for other in missed):
+        return True
+    columns = {part.column for part in parts if isinstance(part, Comparison | Membership | Under)}
     # No value, beside a comparison of one.
     if any(isinstance(part, Negation) and part.part in {Presence(name) for name in columns} for part in parts):
         return True
     return any(_is_empty(column, parts, dictionary) for column in columns)
+
+
+def _are_more(one: Happened, other: Happened) -> bool:
+    """Whether whoever has had the one has had the other."""
+    return one.events == other.events and other.where in (None, one.where) and one.at_least >= other.at_least
 
 
 def _is_empty(name: str, parts: Sequence[Condition], dictionary: Dictionary) -> bool:
@@ -72,10 +93,10 @@ def _is_empty(name: str, parts: Sequence[Condition], dictionary: Dictionary) -> 
     high: int | None = None
     for part in parts:
         match part:
-            case Membership(column=each, literals=literals) if each == name:
-                admitted = set(literals) if admitted is None else admitted & set(literals)
-            case Negation(part=Membership(column=each, literals=literals)) if each == name:
-                excluded |= set(literals)
+            case Membership(column=each) | Under(column=each) if each == name:
+                admitted = set(literals_of(part, column)) if admitted is None else admitted & literals_of(part, column)
+            case Negation(part=(Membership(column=each) | Under(column=each)) as inner) if each == name:
+                excluded |= literals_of(inner, column)
             case Comparison(column=each, order=order, literal=literal) if each == name:
                 least, most = _bounds(order, literal)
                 low = least if low is None else low if least is None else max(low, least)

@@ -23,7 +23,6 @@ from broker_common.query.condition import (
     Comparison,
     Condition,
     Happened,
-    Literal,
     Membership,
     Negation,
     Order,
@@ -31,6 +30,7 @@ from broker_common.query.condition import (
     Under,
 )
 from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, Column, ColumnType, Dictionary, EventTable
+from broker_common.query.normal_form import literals_of
 from broker_common.query.question import REST
 from researcher_node.study.design import Row, Study
 
@@ -156,16 +156,11 @@ def _of_column(condition: Comparison | Membership | Presence | Under, column: Co
     match condition:
         case Comparison(_, order, literal):
             return _comparison(column, order, literal)
-        case Membership(_, literals):
-            return _among(column, frozenset(literals))
-        case Under(_, codes):
-            return _among(column, frozenset().union(*map(column.descendants, codes)))
+        case Membership() | Under():
+            wanted = literals_of(condition, column)
+            return lambda person: not wanted.isdisjoint(_values(column, person[column.name]))
         case Presence(name):
             return lambda person: bool(person[name])
-
-
-def _among(column: Column, wanted: frozenset[Literal]) -> Predicate:
-    return lambda person: not wanted.isdisjoint(_values(column, person[column.name]))
 
 
 def _comparison(column: Column, order: Order, literal: int | date) -> Predicate:

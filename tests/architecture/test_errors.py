@@ -39,7 +39,7 @@ EXIT_CODES = {
 # Everything that any sentence may name. None is a size, a count, a ledger figure or somebody's record.
 DETAILS = frozenset(
     {
-        *("problem", "column", "nearest", "value", "codes", "expected", "found", "operator", "variable"),
+        *("problem", "column", "events", "nearest", "value", "codes", "expected", "found", "operator", "variable"),
         *("name", "remedy", "subject", "key", "researcher", "project", "role", "rpc", "query", "asked", "served"),
         *(
             "limit",

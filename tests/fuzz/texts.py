@@ -46,6 +46,7 @@ from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.normal_form import count_terms, negate, verify_size
 from broker_common.query.question import Question, parse_question, question_from_wire, read_question
+from broker_common.query.syntax import parse_syntax
 from broker_common.rpc.callers import by_fingerprint, verify_caller
 from broker_common.storage.home import Home
 from broker_common.storage.source import RejectedRows, verify_names
@@ -66,7 +67,9 @@ from researcher_node.study.overlap import most_in
 
 __all__ = ["CRITERIA_CODES", "QUESTION_CODES", "TARGETS", "verify_condition", "verify_question"]
 
-CRITERIA_CODES = frozenset({"CRITERIA_TOO_LARGE", "UNKNOWN_COLUMN", "UNKNOWN_CODE", "WRONG_TYPE", "WRONG_OPERATOR"})
+CRITERIA_CODES = frozenset(
+    {"CRITERIA_TOO_LARGE", "UNKNOWN_COLUMN", "UNKNOWN_EVENTS", "UNKNOWN_CODE", "WRONG_TYPE", "WRONG_OPERATOR"}
+)
 QUESTION_CODES = frozenset({"UNKNOWN_VARIABLE", "UNKNOWN_VALUE"})
 NOW_MS = 1_800_000_000_000
 
@@ -572,7 +575,7 @@ TARGETS: Mapping[str, Target[Any]] = {
     "criteria": Target(
         parse=lambda data: _read(parse_condition, data, HEALTH_DICTIONARY),
         check=_check_condition,
-        covers=(parse_condition, parse_date, verify_size, condition_from_wire, verify_affordable),
+        covers=(parse_condition, parse_syntax, parse_date, verify_size, condition_from_wire, verify_affordable),
         seeds=_criteria_seeds,
         codes=CRITERIA_CODES | {"CRITERIA_SYNTAX"},
         words=(
