@@ -559,7 +559,7 @@ REASONS: Mapping[str, Reason] = {
         "Compare it with 'Settings' in deploy/README.md, or with a whole one in deploy/samples.",
     ),
     # The file's name carries the line, the problem is a sentence.
-    "DICTIONARY_INVALID": Reason(InvalidRequestError, "{file}: {problem}", "{remedy}"),
+    "DICTIONARY_INVALID": Reason(InvalidRequestError, "In {file}: {problem}", "{remedy}"),
     "DICTIONARY_UNUSABLE": Reason(
         InvalidRequestError,
         "Data cannot be stored under this dictionary: column '{column}' {problem}.",
