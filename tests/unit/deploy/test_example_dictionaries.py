@@ -38,7 +38,8 @@ def test_every_text_of_an_example_has_its_french(path: Path) -> None:
     """A French researcher reads French, whichever column is shown."""
     dictionary = read_dictionary(path)
     columns = list(all_columns(dictionary))
-    described: list[tuple[str, str]] = [(each.name, each.description_fr) for each in (*columns, *dictionary.events)]
+    described = [(column.name, column.description_fr) for column in columns]
+    described += [(table.name, table.description_fr) for table in dictionary.events]
     labelled = [(f"{column.name} {code.value}", code.label_fr) for column in columns for code in column.codes]
     assert [what for what, french in described + labelled if not french] == []
     assert dictionary.agency
