@@ -36,6 +36,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final, NoReturn, get_args
 
+from broker_common.crypto.id_forms import ID_FORMS
 from broker_common.language import phrase
 from broker_common.query.dictionary import (
     MAX_CODES,
@@ -211,18 +212,12 @@ class _Reader:
 
     def dictionary(self, content: Mapping[str, Any]) -> Dictionary:
         top = _Table(self, content, (), _TOP_KEYS)
-        linkage: Linkage = _LINKAGES[top.word("linkage", tuple(_LINKAGES))]
+        agency, version = top.text("agency", needed=False), top.whole("version", 1, _MOST)
+        id_form, linkage = top.word("id_form", tuple(ID_FORMS)), _LINKAGES[top.word("linkage", tuple(_LINKAGES))]
         columns = tuple(self._column(name, table) for name, table in top.tables("columns", _COLUMN_KEYS, needed=True))
         events = tuple(self._events(name, table) for name, table in top.tables("events", _EVENT_KEYS, needed=False))
         try:
-            return Dictionary(
-                columns,
-                events,
-                top.text("agency", needed=False),
-                top.whole("version", 1, _MOST),
-                top.text("id_form"),
-                linkage,
-            )
+            return Dictionary(columns, events, agency, version, id_form, linkage)
         except ValueError as error:
             self.wrong(0, _sentence(error), phrase(EXPLAINED))
 

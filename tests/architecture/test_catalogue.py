@@ -14,7 +14,7 @@ import jinja2
 import pytest
 from jinja2 import nodes
 
-from broker_common import card_texts
+from broker_common import card_texts, dictionary_texts
 from broker_common.audit import texts as audit_texts
 from broker_common.audit.codes import CODES, PENDING
 from broker_common.cli import LIBRARY_SENTENCES
@@ -46,6 +46,7 @@ TEXTS = (
         census_texts,
         dashboard_texts,
         deploy_texts,
+        dictionary_texts,
         health_texts,
         researcher_texts,
         estimate_texts,

@@ -24,7 +24,8 @@ from broker_common.errors import BrokerError, RefusedError
 from broker_common.query.condition import Condition
 from broker_common.query.condition_wire import condition_from_wire
 from broker_common.query.criteria import parse_condition
-from broker_common.query.dictionary import Dictionary, dictionary_json, dictionary_text
+from broker_common.query.dictionary import Dictionary
+from broker_common.query.dictionary_pages import dictionary_json, dictionary_text
 from broker_common.query.messages import parse_message
 from broker_common.query.question import Question, parse_question, question_from_wire
 from broker_common.rpc.status import broker_error, trailing_metadata

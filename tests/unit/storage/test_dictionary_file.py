@@ -147,6 +147,7 @@ MISTAKES = {
     "unknown key of a column": ("multi_valued", "multi_value", 15, "no key 'multi_value'", "multi_valued"),
     "unknown key of a code": ('label_fr = "Oui"', 'french = "Oui"', 23, "no key 'french'", "label_fr"),
     "unknown type": ('"integer"', '"int"', 7, "'type' cannot be 'int'", "integer"),
+    "unknown form of ids": ('"text"', '"txt"', 3, "'id_form' cannot be 'txt'", "text"),
     "unknown linkage": ('"household"', '"houshold"', 4, "'linkage' cannot be 'houshold'", "household"),
     "no type": ('type = "date"\n', "", 32, "There is no 'type'", ""),
     "no columns": (WHOLE[WHOLE.index("[columns.age]") :], "", 0, "There is no 'columns'", ""),
