@@ -564,7 +564,7 @@ REASONS: Mapping[str, Reason] = {
         "Compare it with 'Settings' in deploy/README.md, or with a whole one in deploy/samples.",
     ),
     # The file's name carries the line, the problem is a sentence.
-    "DICTIONARY_INVALID": Reason(InvalidRequestError, "{file}: {problem}", "{remedy}"),
+    "DICTIONARY_INVALID": Reason(InvalidRequestError, "In {file}: {problem}", "{remedy}"),
     "DICTIONARY_OLD": Reason(
         InvalidRequestError,
         "The dictionary has version {version}, and version {newest}, which means something else, is the newest that was adopted.",

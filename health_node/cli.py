@@ -29,7 +29,7 @@ from broker_common.heap import share_one_heap
 from broker_common.language import phrase, phrase_of, said
 from broker_common.privacy.delays import least_forward_delay_ms
 from broker_common.privacy.policy import Policy
-from broker_common.query.dictionary import dictionary_json, dictionary_text
+from broker_common.query.dictionary_pages import dictionary_json, dictionary_text
 from broker_common.rpc.handshake_log import noting_refused_connections
 from broker_common.rpc.server import run_node
 from broker_common.storage.clock import system_clock

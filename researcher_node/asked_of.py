@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from broker_common.language import said
-from broker_common.query.dictionary import AskedOf, Dictionary, asked_of_json
+from broker_common.query.dictionary import AskedOf, Dictionary
+from broker_common.query.dictionary_pages import asked_of_json
 from broker_common.query.question import REST, Question
 from researcher_node import texts
 from researcher_node.answers import AskedQuestion

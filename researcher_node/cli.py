@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from broker_common import card_texts
+from broker_common import card_texts, dictionary_texts
 from broker_common.cli import (
     CommandInterrupted,
     HostPort,
@@ -81,11 +81,12 @@ commands.add_command(estimate)
 @home_option
 @json_option
 @click.argument("variable", required=False)
-@click.option("--search", "word", metavar="WORD", help=texts.SEARCH_HELP)
-def dictionary(home: Path, as_json: bool, variable: str | None, word: str | None) -> None:
+@click.option("--search", "word", metavar="WORD", help=dictionary_texts.SEARCH_HELP)
+@click.option("--under", "under", metavar="CODE", help=dictionary_texts.UNDER_HELP)
+def dictionary(home: Path, as_json: bool, variable: str | None, word: str | None, under: str | None) -> None:
     """What may be asked: health columns, language variables, and their published codes.
 
-    With VARIABLE one of them, with all its codes.
+    With VARIABLE one of them, or an event table, with all its codes.
     """
     from researcher_node.lookup import looked_up
     from researcher_node.opening import ResearcherHome
@@ -95,7 +96,7 @@ def dictionary(home: Path, as_json: bool, variable: str | None, word: str | None
             async with opened.session(store) as session:
                 return await session.dictionaries()
 
-    result, text = looked_up(asyncio.run(fetch(ResearcherHome(home))), variable, word)
+    result, text = looked_up(asyncio.run(fetch(ResearcherHome(home))), variable, word, under)
     emit(as_json, result, fitted(text))
 
 

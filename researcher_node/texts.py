@@ -99,7 +99,6 @@ CENSUS_FOUND = "--count: language variables of census release {release}"
 TYPED_WHERE = 'Type it like: --where "{example}"'
 TYPED_COUNT = 'Type it like: --count "{example}"'
 NOTHING_FOUND = "'{word}' stands in no name, description, code or label of either node."
-SEARCH_HELP = "Only where this word stands, in names, codes and labels; letter case and accents do not matter."
 
 QUOTE = """\
 One answer at scale {scale} (epsilon {epsilon}):

@@ -81,12 +81,20 @@ class Code:
 
     def __post_init__(self) -> None:
         if self.value != self.value.strip() or MULTI_VALUE_SEPARATOR in self.value:
-            raise ValueError(f"the code {shown(self.value)} has outer spaces or holds a {MULTI_VALUE_SEPARATOR}")
+            raise ValueError(
+                phrase(
+                    "the code '{code}' has outer spaces or holds a {separator}",
+                    code=shown(self.value),
+                    separator=MULTI_VALUE_SEPARATOR,
+                )
+            )
         _require_text("code", self.value, MAX_CODE_CHARACTERS)
         _require_text("label", self.label, MAX_LABEL_CHARACTERS)
         _require_french("label", self.label_fr, self.label)
         if list(self.under) != sorted(set(self.under)):
-            raise ValueError(f"what the code {shown(self.value)} stands under is not in order, each once")
+            raise ValueError(
+                phrase("what the code '{code}' stands under is not in order, each once", code=shown(self.value))
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +112,11 @@ class AskedOf:
 
     def __post_init__(self) -> None:
         if not 1 < self.one_in <= MAX_ONE_IN:
-            raise ValueError(f"a variable that is asked of a part is asked of one household in 2 to {MAX_ONE_IN}")
+            raise ValueError(
+                phrase("a variable that is asked of a part is asked of one household in 2 to {most:,}", most=MAX_ONE_IN)
+            )
         if not 1 <= self.design_effect <= MAX_DESIGN_EFFECT:
-            raise ValueError(f"a design effect is a number from 1 to {MAX_DESIGN_EFFECT}")
+            raise ValueError(phrase("a design effect is a number from 1 to {most}", most=MAX_DESIGN_EFFECT))
 
     @property
     def share(self) -> Fraction:
@@ -148,20 +158,36 @@ class Column:
         object.__setattr__(self, "positions", positions)
         _require_french("description", self.description_fr, self.description)
         if not _NAME.fullmatch(self.name) or self.name in _RESERVED:
-            raise ValueError(f"{shown(self.name)} cannot be a column name")
+            raise ValueError(
+                phrase("'{name}' cannot be the name of a column: {rule}", name=shown(self.name), rule=_name_rule())
+            )
         _require_text("description", self.description, MAX_LABEL_CHARACTERS)
         if bool(self.codes) != (self.type is ColumnType.CODE) or len(self.codes) > MAX_CODES:
-            raise ValueError(f"column {self.name} has a wrong number of codes")
+            raise ValueError(
+                phrase(
+                    "column '{column}' has {n:,} codes; one of codes has 1 to {most:,}, and no other has any",
+                    column=self.name,
+                    n=len(self.codes),
+                    most=MAX_CODES,
+                )
+            )
         if len(positions) != len(self.codes):
-            raise ValueError(f"column {self.name} has a code twice")
+            raise ValueError(phrase("column '{column}' has a code twice", column=self.name))
         if self.multi_valued and self.type is not ColumnType.CODE:
-            raise ValueError(f"column {self.name} holds no codes, so a person has one value at most")
+            raise ValueError(
+                phrase("column '{column}' holds no codes, so a person has one value at most", column=self.name)
+            )
         if self.minimum > self.maximum or (
             self.type is not ColumnType.INTEGER and (self.minimum, self.maximum) != (0, 0)
         ):
-            raise ValueError(f"column {self.name} has wrong limits")
+            raise ValueError(phrase("column '{column}' has a minimum above its maximum", column=self.name))
         if self.asked_of is not None and (self.multi_valued or not self.asked or self.not_asked not in positions):
-            raise ValueError(f"column {self.name} lacks a value for people who were asked, or for those who were not")
+            raise ValueError(
+                phrase(
+                    "column '{column}' lacks a value for people who were asked, or for those who were not",
+                    column=self.name,
+                )
+            )
         self._verify_hierarchy()
 
     def _verify_hierarchy(self) -> None:
@@ -169,12 +195,23 @@ class Column:
         for code in self.codes:
             if unknown := [parent for parent in code.under if parent not in above]:
                 raise ValueError(
-                    f"column {self.name}: {shown(code.value)} stands under {shown(unknown[0])}, which is no code"
+                    phrase(
+                        "in column '{column}' the code '{code}' stands under '{parent}', which is no code",
+                        column=self.name,
+                        code=shown(code.value),
+                        parent=shown(unknown[0]),
+                    )
                 )
         try:
             graphlib.TopologicalSorter(above).prepare()
         except graphlib.CycleError as error:
-            raise ValueError(f"column {self.name}: {shown(error.args[1][0])} stands under itself") from None
+            raise ValueError(
+                phrase(
+                    "in column '{column}' codes stand under themselves, in a circle: {codes}",
+                    column=self.name,
+                    codes=listed(map(shown, error.args[1]), quote=True),
+                )
+            ) from None
 
     @property
     def has_hierarchy(self) -> bool:
@@ -226,13 +263,21 @@ class EventTable:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_by_name", {column.name: column for column in self.columns})
         if not _NAME.fullmatch(self.name) or self.name in _RESERVED:
-            raise ValueError(f"{shown(self.name)} cannot be the name of an event table")
+            raise ValueError(
+                phrase(
+                    "'{name}' cannot be the name of an event table: {rule}", name=shown(self.name), rule=_name_rule()
+                )
+            )
         _require_text("description", self.description, MAX_LABEL_CHARACTERS)
         _require_french("description", self.description_fr, self.description)
         if not 1 <= len(self.columns) <= MAX_COLUMNS or len(self._by_name) != len(self.columns):
-            raise ValueError(f"the event table {self.name} has 1 to {MAX_COLUMNS} columns, each once")
+            raise ValueError(
+                phrase(
+                    "the event table '{table}' has 1 to {most} columns, each once", table=self.name, most=MAX_COLUMNS
+                )
+            )
         if any(column.multi_valued or column.asked_of for column in self.columns):
-            raise ValueError(f"an event of {self.name} has one value a column, of everybody")
+            raise ValueError(phrase("an event of '{table}' has one value a column, of everybody", table=self.name))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -263,19 +308,23 @@ class Dictionary:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_by_name", {column.name: column for column in self.columns})
         if not 1 <= len(self.columns) <= MAX_COLUMNS:
-            raise ValueError(f"a dictionary has 1 to {MAX_COLUMNS} columns")
+            raise ValueError(phrase("a dictionary has 1 to {most} columns", most=MAX_COLUMNS))
         if len(self._by_name) != len(self.columns):
-            raise ValueError("a dictionary names a column twice")
+            raise ValueError(phrase("a dictionary names a column twice"))
         tables = [table.name for table in self.events]
         if (
             len(tables) > MAX_EVENT_TABLES
             or len(set(tables)) < len(tables)
             or not self._by_name.keys().isdisjoint(tables)
         ):
-            raise ValueError(f"a dictionary has up to {MAX_EVENT_TABLES} event tables, whose names nothing else has")
+            raise ValueError(
+                phrase(
+                    "a dictionary has up to {most} event tables, whose names nothing else has", most=MAX_EVENT_TABLES
+                )
+            )
         _require_text("agency", self.agency or "-", MAX_LABEL_CHARACTERS)
         if self.version < 1 or not _NAME.fullmatch(self.id_form) or self.linkage not in get_args(Linkage):
-            raise ValueError("a dictionary has a version from 1 on, a form of ids and a linkage that there is")
+            raise ValueError(phrase("a dictionary has a version from 1 on, a form of ids and a linkage that there is"))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -376,9 +425,12 @@ class Dictionary:
                 _LINKAGES[message.linkage],
             )
         except KeyError:
-            raise InvalidRequestError("MALFORMED_MESSAGE", problem="the dictionary names an unknown linkage") from None
+            raise InvalidRequestError(
+                "MALFORMED_MESSAGE", problem=phrase("the dictionary names an unknown linkage")
+            ) from None
         except ValueError as error:
-            raise InvalidRequestError("MALFORMED_MESSAGE", problem=f"the dictionary is wrong: {error}") from None
+            problem = phrase("the dictionary is wrong: {problem}", problem=error.args[0])
+            raise InvalidRequestError("MALFORMED_MESSAGE", problem=problem) from None
 
 
 def _named(name: str, columns: Mapping[str, Column]) -> Column:
@@ -511,9 +563,13 @@ def _of_second_form(form: _SecondForm) -> Dictionary:
     )
 
 
+def _name_rule() -> str:
+    return phrase("it has lower-case letters, digits and _, begins with a letter, and is no word of criteria")
+
+
 def _require_text(what: str, text: str, most: int) -> None:
     if not 1 <= len(text) <= most or not text.isprintable():
-        raise ValueError(f"the {what} {shown(text)} is empty, too long or not printable")
+        raise ValueError(phrase("the {what} '{text}' is empty, too long or not printable", what=what, text=shown(text)))
 
 
 def _require_french(what: str, text: str, english: str) -> None:
@@ -564,7 +620,7 @@ def _asked_of_from_wire(message: dictionary_pb2.AskedOf) -> AskedOf:
 def _column_from_wire(message: dictionary_pb2.Column) -> Column:
     column_type = _TYPES_FROM_THE_WIRE.get(message.type)
     if column_type is None:
-        raise ValueError(f"column {shown(message.name)} has an unknown type")
+        raise ValueError(phrase("column '{column}' has an unknown type", column=shown(message.name)))
     return Column(
         name=message.name,
         type=column_type,
@@ -591,46 +647,3 @@ def _table_from_wire(message: dictionary_pb2.EventTable) -> EventTable:
     return EventTable(
         message.name, message.description, tuple(map(_column_from_wire, message.columns)), message.description_fr
     )
-
-
-def dictionary_json(dictionary: Dictionary) -> dict[str, Any]:
-    """The columns with everything that is published about them."""
-    return {"columns": [_column_json(column) for column in dictionary.columns]}
-
-
-def asked_of_json(part: AskedOf) -> dict[str, Any]:
-    """The part of the households that were asked, what a count of them is multiplied by for everybody, and the design effect."""
-    return {"share": float(part.share), "weight": part.weight, "design_effect": float(part.design_effect)}
-
-
-def _column_json(column: Column) -> dict[str, Any]:
-    limits = {"minimum": column.minimum, "maximum": column.maximum} if column.type is ColumnType.INTEGER else {}
-    part = column.asked_of
-    asked = {} if part is None else {"asked_of": {"not_asked": part.not_asked, **asked_of_json(part)}}
-    return {
-        "name": column.name,
-        "type": column.type.name.lower(),
-        "multi_valued": column.multi_valued,
-        "description": column.description,
-        "codes": [{"value": code.value, "label": code.label} for code in column.codes],
-        **limits,
-        **asked,
-    }
-
-
-def dictionary_text(dictionary: Dictionary) -> str:
-    """The columns as a page to read."""
-    return "\n\n".join(map(_column_text, dictionary.columns))
-
-
-def _column_text(column: Column) -> str:
-    several = ", one person may have several" if column.multi_valued else ""
-    part = column.asked_of
-    asked = "" if part is None else f", asked of one household in {part.one_in}"
-    head = f"{column.name}  ({column.type.value}{several}{asked})\n    {column.description}"
-    lines = [head, *(f"      '{code.value}'  {code.label}" for code in column.codes)]
-    if part is not None:
-        lines.append(
-            f"    A count times {part.weight} is one of everybody; design effect {float(part.design_effect):g}."
-        )
-    return "\n".join(lines)

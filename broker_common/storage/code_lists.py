@@ -91,7 +91,7 @@ def read_code_list(path: Path) -> tuple[Code, ...]:
             if len(codes) > MAX_CODES:
                 wrong(
                     rows.line_num,
-                    phrase("There are more than {most} codes.", most=MAX_CODES),
+                    phrase("There are more than {most:,} codes.", most=MAX_CODES),
                     phrase("Publish fewer codes: categories, for instance, instead of their subdivisions."),
                 )
     except csv.Error as error:

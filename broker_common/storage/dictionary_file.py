@@ -27,6 +27,7 @@ misspelt one cannot be silently ignored. An error names the file, the line where
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import tomllib
@@ -35,6 +36,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final, NoReturn, get_args
 
+from broker_common.crypto.id_forms import ID_FORMS
 from broker_common.language import phrase
 from broker_common.query.dictionary import (
     MAX_CODES,
@@ -70,13 +72,14 @@ _TYPES = {kind.name.lower(): kind for kind in ColumnType}
 _CODE_LIST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\.csv")
 _HEADER = re.compile(r"\s*\[{1,2}\s*([^\]]*?)\s*\]")
 _PLACE = re.compile(r" \(at (?:line ([0-9]+), column [0-9]+|end of document)\)")
-_KINDS: Mapping[type, str] = {
+KINDS: Mapping[type, str] = {
     str: "a text",
     int: "a whole number",
     bool: "true or false",
     dict: "a table",
     list: "a list",
 }
+"""What a key may hold, in words."""
 EXPLAINED = "Mend it; see docs/dictionaries.md."
 
 
@@ -184,7 +187,7 @@ class _Table:
         if type(value) is not kind:
             self.wrong(
                 key,
-                phrase("'{key}' is not {expected}.", key=shown(key), expected=phrase(_KINDS[kind])),
+                phrase("'{key}' is not {expected}.", key=shown(key), expected=KINDS[kind]),
                 phrase(EXPLAINED),
             )
         return value
@@ -209,18 +212,12 @@ class _Reader:
 
     def dictionary(self, content: Mapping[str, Any]) -> Dictionary:
         top = _Table(self, content, (), _TOP_KEYS)
-        linkage: Linkage = _LINKAGES[top.word("linkage", tuple(_LINKAGES))]
+        agency, version = top.text("agency", needed=False), top.whole("version", 1, _MOST)
+        id_form, linkage = top.word("id_form", tuple(ID_FORMS)), _LINKAGES[top.word("linkage", tuple(_LINKAGES))]
         columns = tuple(self._column(name, table) for name, table in top.tables("columns", _COLUMN_KEYS, needed=True))
         events = tuple(self._events(name, table) for name, table in top.tables("events", _EVENT_KEYS, needed=False))
         try:
-            return Dictionary(
-                columns,
-                events,
-                top.text("agency", needed=False),
-                top.whole("version", 1, _MOST),
-                top.text("id_form"),
-                linkage,
-            )
+            return Dictionary(columns, events, agency, version, id_form, linkage)
         except ValueError as error:
             self.wrong(0, _sentence(error), phrase(EXPLAINED))
 
@@ -298,7 +295,7 @@ class _Reader:
         if len(written) > MAX_CODES:
             table.wrong(
                 "codes",
-                phrase("There are more than {most} codes.", most=MAX_CODES),
+                phrase("There are more than {most:,} codes.", most=MAX_CODES),
                 phrase("Publish fewer codes: categories, for instance, instead of their subdivisions."),
             )
         line = self.line_of(table.place, "codes")
@@ -326,25 +323,36 @@ class _Reader:
 
     def line_of(self, place: Sequence[str], key: str) -> int:
         """The line where a table says this key, or else where the table, or the one around it, begins; 0 if none is found."""
-        lines = self._text.splitlines()
         while place:
-            wanted = list(place)
-            for number, line in enumerate(lines, 1):
-                header = _HEADER.fullmatch(line.partition("#")[0].rstrip())
-                if header and [part.strip().strip("\"'") for part in header[1].split(".")] == wanted:
-                    return self._line_of_key(lines, number, key) or number
+            begins = self._headers.get(tuple(place), 0)
+            if begins:
+                return self._line_of_key(begins, key) or begins
             place, key = place[:-1], place[-1]
-        return self._line_of_key(lines, 0, key)
+        return self._line_of_key(0, key)
 
-    @staticmethod
-    def _line_of_key(lines: Sequence[str], after: int, key: str) -> int:
+    def _line_of_key(self, after: int, key: str) -> int:
         assigned = re.compile(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[.=]")
-        for number, line in enumerate(lines[after:], after + 1):
-            if _HEADER.fullmatch(line.partition("#")[0].rstrip()):
+        for number, line in enumerate(self._lines[after:], after + 1):
+            if _header(line):
                 break
             if key and assigned.match(line):
                 return number
         return 0
+
+    @functools.cached_property
+    def _lines(self) -> Sequence[str]:
+        return self._text.splitlines()
+
+    @functools.cached_property
+    def _headers(self) -> Mapping[tuple[str, ...], int]:
+        """The line where each table's header stands."""
+        return {place: number for number, line in enumerate(self._lines, 1) if (place := _header(line))}
+
+
+def _header(line: str) -> tuple[str, ...]:
+    """The table that a line begins; empty if it begins none."""
+    found = _HEADER.fullmatch(line.partition("#")[0].rstrip())
+    return tuple(part.strip().strip("\"'") for part in found[1].split(".")) if found else ()
 
 
 _LINKAGES: Mapping[str, Linkage] = {linkage: linkage for linkage in get_args(Linkage)}

@@ -234,3 +234,26 @@ def _decoding() -> Iterator[None]:
         refuse(*_TOO_LARGE)
     except duckdb.Error:
         refuse(*_DAMAGED)
+
+
+def text_rows(path: Path, most: int) -> Iterator[Sequence[str]]:
+    """The names of a file's columns, and then its first rows, every value as text.
+
+    Raises:
+        InvalidRequestError: LOAD_REFUSED.
+    """
+    with reading(path) as file, _decoding(), _confined(file) as (engine, name):
+        _verify_ends(file)
+        described = _described(engine, name)
+        yield [column for column, _ in described]
+        texts = ", ".join(_any_text(column, kind) for column, kind in described)
+        engine.execute(f"select {texts} from {_FILE} limit {most}", [name])  # noqa: S608 - names in quotes
+        while rows := engine.fetchmany(ROWS_PER_CHUNK):
+            yield from rows
+
+
+def _any_text(name: str, kind: str) -> str:
+    """SQL for a column of any type, under any name, as text."""
+    quoted = '"' + name.replace('"', '""') + '"'
+    text = f"array_to_string({quoted}, '{MULTI_VALUE_SEPARATOR}')" if kind in _TEXTS else f"{quoted}::varchar"
+    return f"coalesce({text}, '')"

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from broker_common.query.dictionary import Dictionary, dictionary_text
+from broker_common.query.dictionary import Dictionary
+from broker_common.query.dictionary_pages import dictionary_text
 from researcher_node.answers import AskedQuestion
 from researcher_node.estimates import Estimate, Interval, Kind
 from researcher_node.estimating import estimated

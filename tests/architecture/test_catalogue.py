@@ -14,7 +14,7 @@ import jinja2
 import pytest
 from jinja2 import nodes
 
-from broker_common import card_texts
+from broker_common import card_texts, dictionary_texts
 from broker_common.audit import texts as audit_texts
 from broker_common.audit.codes import CODES, PENDING
 from broker_common.cli import LIBRARY_SENTENCES
@@ -25,6 +25,8 @@ from broker_common.interrupts import HINT
 from broker_common.language import language
 from broker_common.privacy.policy import Accounting, Subject
 from broker_common.query.dictionary import ColumnType
+from broker_common.query.dictionary_changes import EFFECTS
+from broker_common.storage.dictionary_file import KINDS
 from census_node import texts as census_texts
 from deploy import texts as deploy_texts
 from health_node import texts as health_texts
@@ -44,6 +46,7 @@ TEXTS = (
         census_texts,
         dashboard_texts,
         deploy_texts,
+        dictionary_texts,
         health_texts,
         researcher_texts,
         estimate_texts,
@@ -77,6 +80,10 @@ WORDS = {
         HINT,
         "The home is {home}.",
     ),
+    # Of a dictionary.
+    *("agency", "code", "description", "label"),
+    *EFFECTS.values(),
+    *KINDS.values(),
     *("in use", "next", "honoured", "ended", "yes", "no"),
     *("Making up people", "Loading health data and the census registry"),
     *get_args(Accounting),

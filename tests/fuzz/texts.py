@@ -48,6 +48,8 @@ from broker_common.query.normal_form import count_terms, negate, verify_size
 from broker_common.query.question import Question, parse_question, question_from_wire, read_question
 from broker_common.query.syntax import parse_syntax
 from broker_common.rpc.callers import by_fingerprint, verify_caller
+from broker_common.storage.code_lists import read_code_list, read_text, verify_codes
+from broker_common.storage.dictionary_file import dictionary_toml, parse_dictionary, read_dictionary
 from broker_common.storage.home import Home
 from broker_common.storage.source import RejectedRows, verify_names
 from broker_common.values import base64_text, parse_base64
@@ -520,6 +522,68 @@ def _check_id(read: tuple[str, str], data: bytes) -> None:
     require(bool(one_id) or not data.partition(b"\n")[2], "an empty text is no id, and no other")
 
 
+# --- dictionary files ------------------------------------------------------------------------------------------------
+
+
+def _parse_dictionary_file(data: bytes) -> Dictionary:
+    """A file, and the one code list that lies beside it."""
+    cut = Cut(data)
+    folder = fresh_path()
+    folder.mkdir()
+    (folder / "dictionary.toml").write_bytes(cut.piece())
+    (folder / "codes.csv").write_bytes(cut.rest())
+    return read_dictionary(folder / "dictionary.toml")
+
+
+def _check_dictionary_file(dictionary: Dictionary, data: bytes) -> None:
+    del data
+    text = dictionary_toml(dictionary)
+    require(parse_dictionary(text, Path("dictionary.toml")) == dictionary, "a dictionary that is written is read back")
+    require(Dictionary.from_wire(dictionary.to_wire()) == dictionary, "a dictionary that is read can be published")
+
+
+_DICTIONARY_FILE = b"""agency = "Agency"
+version = 1
+id_form = "text"
+linkage = "household"
+[columns.age]
+type = "integer"
+description = "Age."
+minimum = 0
+maximum = 130
+[columns.cause]
+type = "code"
+multi_valued = true
+description = "Cause."
+codes = "codes.csv"
+[columns.work]
+type = "code"
+description = "Works."
+description_fr = "Travaille."
+asked_of = { not_asked = "no", one_in = 5, design_effect = 1.3 }
+codes = [{ value = "yes", label = "Yes" }, { value = "no", label = "No", under = ["yes"] }]
+[events.stay]
+description = "Stays."
+[events.stay.columns.admitted]
+type = "date"
+description = "Day."
+"""
+_CODE_LIST = b"value,label,label_fr,under\nI,Heart,,\nI21,Infarction,Infarctus,I\n"
+
+
+def _dictionary_file_seeds() -> dict[str, bytes]:
+    return {
+        "whole": joined(_DICTIONARY_FILE) + _CODE_LIST,
+        "spreadsheet": joined(_DICTIONARY_FILE) + b"\xef\xbb\xbf" + _CODE_LIST.replace(b"\n", b"\r\n"),
+        "bad key": joined(_DICTIONARY_FILE.replace(b"maximum", b"most")) + _CODE_LIST,
+        "bad circle": joined(_DICTIONARY_FILE) + _CODE_LIST.replace(b"Heart,,", b"Heart,,I21"),
+        "bad parent": joined(_DICTIONARY_FILE) + _CODE_LIST.replace(b"Infarctus,I", b"Infarctus,J"),
+        "bad text": joined(_DICTIONARY_FILE) + _CODE_LIST.replace(b"Infarctus", b"\xe9"),
+        "bad toml": joined(b"[" * 4000),
+        "bad empty": b"",
+    }
+
+
 # --- sources ---------------------------------------------------------------------------------------------------------
 
 _LINKAGE = LinkageChain([LinkageKey(_FIXED)])
@@ -620,6 +684,18 @@ TARGETS: Mapping[str, Target[Any]] = {
         },
         errors=(ValueError,),
         words=_QUESTION_WORDS,
+    ),
+    "dictionary_file": Target(
+        parse=_parse_dictionary_file,
+        check=_check_dictionary_file,
+        covers=(read_dictionary, parse_dictionary, read_text, read_code_list, verify_codes),
+        seeds=_dictionary_file_seeds,
+        codes=frozenset({"DICTIONARY_INVALID"}),
+        words=(
+            *(b"[columns.", b"[events.", b"type = ", b'"code"', b'"date"', b"codes = ", b"under = [", b"minimum = "),
+            *(b'"""', b"inf", b"nan", b"1e999", b"\\u0000", b"true", b"{}", b"[[", b";", b'"', b"\r\n"),
+        ),
+        mutations=500,
     ),
     "fraction": Target(
         parse=lambda data: parse_fraction(text_of(data)),

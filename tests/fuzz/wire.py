@@ -25,7 +25,8 @@ from broker_common.errors import BrokerError, RefusedError
 from broker_common.query.condition import Condition
 from broker_common.query.condition_wire import condition_from_wire
 from broker_common.query.criteria import parse_condition
-from broker_common.query.dictionary import Dictionary, dictionary_json, dictionary_text
+from broker_common.query.dictionary import Dictionary
+from broker_common.query.dictionary_pages import dictionary_json, dictionary_text
 from broker_common.query.messages import parse_message
 from broker_common.query.question import Question, parse_question, question_from_wire
 from broker_common.rpc.status import broker_error, trailing_metadata
@@ -160,10 +161,30 @@ def _dictionary_seeds() -> dict[str, bytes]:
     column = dictionary_pb2.Column(
         name="age", type=dictionary_pb2.COLUMN_TYPE_INTEGER, description="Age.", minimum=-1, maximum=5
     )
+    codes = [
+        dictionary_pb2.Code(value="I", label="Heart", label_fr="Cœur"),
+        dictionary_pb2.Code(value="I21", label="Infarction", under=["I"]),
+    ]
+    cause = dictionary_pb2.Column(
+        name="cause", type=dictionary_pb2.COLUMN_TYPE_CODE, description="Cause.", description_fr="Cause.", codes=codes
+    )
+    stays = dictionary_pb2.EventTable(name="stay", description="Stays.", description_fr="Séjours.", columns=[cause])
+    head = dictionary_pb2.Dictionary(agency="Agency", version=7, id_form="text", linkage="household")
+
+    def published(*columns: dictionary_pb2.Column, **others: Any) -> bytes:
+        return dictionary_pb2.Dictionary(columns=columns, **others).SerializeToString() + head.SerializeToString()
+
+    codes_in_a_circle = dictionary_pb2.Column()
+    codes_in_a_circle.CopyFrom(cause)
+    codes_in_a_circle.codes[0].under.append("I21")
     return {
         "census": CENSUS_DICTIONARY.to_wire().SerializeToString(),
-        "integer": dictionary_pb2.Dictionary(columns=[column]).SerializeToString(),
-        "bad twice": dictionary_pb2.Dictionary(columns=[column, column]).SerializeToString(),
+        "integer": published(column),
+        "events": published(column, cause, events=[stays]),
+        "bad circle": published(codes_in_a_circle),
+        "bad name of a table": published(cause, events=[dictionary_pb2.EventTable(name="cause", columns=[column])]),
+        "bad twice": published(column, column),
+        "bad without a version": dictionary_pb2.Dictionary(columns=[column]).SerializeToString(),
         "bad empty": b"",
     }
 
@@ -254,7 +275,18 @@ TARGETS: Mapping[str, Target[Any]] = {
         covers=(Dictionary.from_wire,),
         seeds=_dictionary_seeds,
         codes=frozenset({"MALFORMED_MESSAGE"}),
-        words=(b"mother_tongue", b";", b"'", b"''", b" ", b"\xc2\xa0", b"\xe2\x80\xae", b"\xf0\x9f\x8d\x81"),
+        words=(
+            b"household",
+            b"nominative",
+            b"mother_tongue",
+            b";",
+            b"'",
+            b"''",
+            b" ",
+            b"\xc2\xa0",
+            b"\xe2\x80\xae",
+            b"\xf0\x9f\x8d\x81",
+        ),
     ),
     "status": Target(
         parse=_parse_status,
