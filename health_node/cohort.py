@@ -9,6 +9,9 @@ Whatever is said of one single-valued column, however it is nested, becomes one 
 `between` is one run, an exclusion the complement. Few runs are compared one by one; many are looked up where a small table
 holds all numbers of the column, and compared one by one where it would not.
 
+What is said of events, or of a list of values, is counted beforehand, over the whole of their table (`events`), and comes as
+one bit for each person: `Counting` says what is to be counted.
+
 Every compiled condition knows how many passes it makes over a block (`passes`); `marks` makes a price of that.
 """
 
@@ -22,8 +25,21 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from broker_common.query.condition import AllOf, AnyOf, Comparison, Condition, Membership, Negation, Order, Presence
-from broker_common.query.dictionary import Dictionary
+from broker_common.query.condition import (
+    AllOf,
+    AnyOf,
+    Comparison,
+    Condition,
+    Happened,
+    Literal,
+    Membership,
+    Negation,
+    Order,
+    Presence,
+    Under,
+)
+from broker_common.query.dictionary import Column, Dictionary, EventTable
+from broker_common.storage.source_values import is_list
 from health_node.encoding import Encoding, Stored, StoredType
 
 Marks: TypeAlias = NDArray[np.bool_]
@@ -31,12 +47,15 @@ Marks: TypeAlias = NDArray[np.bool_]
 Run: TypeAlias = tuple[int, int]
 """Stored numbers from the first to the last, both included."""
 
-# More runs than this are faster looked up, in a table of at most so many entries. SECURITY: it fits in a core's cache, so that
-# looking up takes as long for everybody's numbers as for one; a larger table, or a search, would be slower for some people.
+# More runs than this are faster looked up, in a table of at most so many entries, of a byte each: enough for the longest list
+# of codes. SECURITY: it fits in a core's cache, so that looking up takes as long for everybody's numbers as for one; a larger
+# table, or a search, would be slower for some people.
 _FEW_RUNS = 6
-_LARGEST_TABLE = 1 << 16
+_LARGEST_TABLE = 1 << 17
 # One pass reads a column or marks, of any width, and writes marks or numbers. Looking a block up takes as long as so many.
 _LOOKUP_PASSES = 8
+# To make marks of bits.
+_UNPACKING_PASSES = 2
 
 
 class Scratch:
@@ -69,12 +88,16 @@ class Predicate(Protocol):
     def passes(self) -> int:
         """How many passes over a block `mark` makes at most. Follows from the condition alone."""
 
+    @property
+    def countings(self) -> tuple[Counting, ...]:
+        """What must be counted before: `mark` finds the bits of each in the columns, under its name."""
+
     def mark(self, columns: Mapping[str, Stored], marks: Marks, scratch: Scratch) -> None:
         """Set `marks` for a block of people, whose columns these are."""
 
 
-def compile_condition(condition: Condition, dictionary: Dictionary) -> Predicate:
-    """What the condition means for stored people. It was made under the same dictionary."""
+def compile_condition(condition: Condition, dictionary: Dictionary | EventTable) -> Predicate:
+    """What the condition means for stored people, or for events of one table. It was made under the same dictionary."""
     match condition:
         case AllOf(parts):
             return _conjunction([compile_condition(part, dictionary) for part in parts])
@@ -82,12 +105,10 @@ def compile_condition(condition: Condition, dictionary: Dictionary) -> Predicate
             return _negated(_conjunction([_negated(compile_condition(part, dictionary)) for part in parts]))
         case Negation(part):
             return _negated(compile_condition(part, dictionary))
-        case Presence(column):
-            return _presence(Encoding.of(dictionary.column(column)))
-        case Comparison():
-            return _comparison(condition, Encoding.of(dictionary.column(condition.column)))
+        case Happened():
+            return _happened(condition, dictionary)
         case _:
-            return _membership(condition, Encoding.of(dictionary.column(condition.column)))
+            return _of_column(condition, dictionary.column(condition.column))
 
 
 # --- conditions on one column ----------------------------------------------------------------------------------------
@@ -106,6 +127,10 @@ class _Among:
             return _LOOKUP_PASSES
         # One or two for each run, and one to join each but the first.
         return max(1, sum(1 if self._is_one_sided(run) else 2 for run in self.runs) + len(self.runs) - 1)
+
+    @property
+    def countings(self) -> tuple[Counting, ...]:
+        return ()
 
     def mark(self, columns: Mapping[str, Stored], marks: Marks, scratch: Scratch) -> None:
         numbers = columns[self.encoding.column.name]
@@ -171,11 +196,28 @@ class _Sharing:
     def passes(self) -> int:
         return 2
 
+    @property
+    def countings(self) -> tuple[Counting, ...]:
+        return ()
+
     def mark(self, columns: Mapping[str, Stored], marks: Marks, scratch: Scratch) -> None:
         masks = columns[self.encoding.column.name]
         common = scratch.numbers(self.encoding.kind)[: len(masks)]
         np.bitwise_and(masks, self.encoding.kind.type(self.mask), out=common)
         np.not_equal(common, 0, out=marks)
+
+
+def _of_column(condition: Comparison | Membership | Presence | Under, column: Column) -> Predicate:
+    encoding = Encoding.of(column)
+    match condition:
+        case Presence():
+            return _presence(encoding)
+        case Comparison():
+            return _comparison(condition, encoding)
+        case Membership(_, literals):
+            return _membership(literals, encoding)
+        case Under(_, codes):
+            return _membership(frozenset().union(*map(column.descendants, codes)), encoding)
 
 
 def _comparison(comparison: Comparison, encoding: Encoding) -> Predicate:
@@ -192,18 +234,26 @@ def _comparison(comparison: Comparison, encoding: Encoding) -> Predicate:
     return _Among(encoding, _admitted([run], encoding))
 
 
-def _membership(membership: Membership, encoding: Encoding) -> Predicate:
-    places = {encoding.place(literal) for literal in membership.literals}
-    if encoding.column.multi_valued:
+def _membership(literals: Iterable[Literal], encoding: Encoding) -> Predicate:
+    places = {encoding.place(literal) for literal in literals}
+    if encoding.is_mask:
         return _Sharing(encoding, sum(1 << place for place in places))
-    return _Among(encoding, _admitted([(place, place) for place in places], encoding))
+    return _of_runs(_admitted([(place, place) for place in places], encoding), encoding)
 
 
 def _presence(encoding: Encoding) -> Predicate:
     # 0 is no value; a mask of any other value has a bit in common with the greatest.
-    if encoding.column.multi_valued:
+    if encoding.is_mask:
         return _Sharing(encoding, encoding.top)
-    return _Among(encoding, ((1, encoding.top),))
+    return _of_runs(((1, encoding.top),), encoding)
+
+
+def _of_runs(runs: tuple[Run, ...], encoding: Encoding) -> Predicate:
+    """The person's number, or one of those in the person's list."""
+    among = _Among(encoding, runs)
+    if not is_list(encoding.column):
+        return among
+    return Counting(encoding.column.name, among, 1, key=f"{encoding.column.name} {runs}")
 
 
 def _admitted(runs: Iterable[Run], encoding: Encoding) -> tuple[Run, ...]:
@@ -219,6 +269,53 @@ def _admitted(runs: Iterable[Run], encoding: Encoding) -> tuple[Run, ...]:
     return tuple(joined)
 
 
+# --- conditions on events --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """At least so many rows of a table, of those that are the person's, satisfy a condition on the table's columns."""
+
+    table: str
+    where: Predicate | None
+    """None for any row."""
+    at_least: int
+    key: str
+    """Two that count the same rows have the same."""
+
+    @property
+    def name(self) -> str:
+        """Under which its bits are found: no column has such a name."""
+        return f"{self.key} >= {self.at_least}"
+
+    @property
+    def passes(self) -> int:
+        return _UNPACKING_PASSES
+
+    @property
+    def countings(self) -> tuple[Counting, ...]:
+        return (self,)
+
+    def mark(self, columns: Mapping[str, Stored], marks: Marks, scratch: Scratch) -> None:  # noqa: ARG002 - as all do
+        np.copyto(marks, np.unpackbits(columns[self.name].view(np.uint8), count=len(marks)).view(np.bool_))
+
+
+def _happened(happened: Happened, dictionary: Dictionary | EventTable) -> Predicate:
+    table = dictionary.find_events(happened.events) if isinstance(dictionary, Dictionary) else None
+    if table is None:
+        raise AssertionError("criteria name an event table that their dictionary does not have")
+    where = None if happened.where is None else compile_condition(happened.where, table)
+    return Counting(table.name, where, happened.at_least, key=f"{table.name} {happened.where}")
+
+
+def counted_together(predicate: Predicate) -> list[list[Counting]]:
+    """What a predicate asks to be counted, each once: those together that count the same rows."""
+    together: dict[str, dict[int, Counting]] = {}
+    for counting in predicate.countings:
+        together.setdefault(counting.key, {})[counting.at_least] = counting
+    return [list(countings.values()) for countings in together.values()]
+
+
 # --- conditions on conditions ----------------------------------------------------------------------------------------
 
 
@@ -229,6 +326,10 @@ class _Not:
     @property
     def passes(self) -> int:
         return self.part.passes + 1
+
+    @property
+    def countings(self) -> tuple[Counting, ...]:
+        return self.part.countings
 
     def mark(self, columns: Mapping[str, Stored], marks: Marks, scratch: Scratch) -> None:
         self.part.mark(columns, marks, scratch)
@@ -244,6 +345,10 @@ class _All:
     @property
     def passes(self) -> int:
         return sum(part.passes for part in self.parts) + len(self.parts) - 1
+
+    @property
+    def countings(self) -> tuple[Counting, ...]:
+        return tuple(counting for part in self.parts for counting in part.countings)
 
     def mark(self, columns: Mapping[str, Stored], marks: Marks, scratch: Scratch) -> None:
         self.parts[0].mark(columns, marks, scratch)
@@ -272,6 +377,7 @@ def _conjunction(parts: Iterable[Predicate]) -> Predicate:
     """All of them: what is said of one column is said at once."""
     of_columns: dict[str, _Among] = {}
     masks: dict[str, _Sharing] = {}
+    lists: dict[str, _Among] = {}
     others: list[Predicate] = []
     for part in _flattened(parts):
         match part:
@@ -284,9 +390,13 @@ def _conjunction(parts: Iterable[Predicate]) -> Predicate:
                 # None of these and none of those: none of either.
                 known_mask = masks.get(encoding.column.name)
                 masks[encoding.column.name] = _Sharing(encoding, mask | (known_mask.mask if known_mask else 0))
+            case _Not(Counting(name, _Among(encoding, runs))) if is_list(encoding.column):
+                known_runs = lists[name].runs if name in lists else ()
+                lists[name] = _Among(encoding, _admitted([*runs, *known_runs], encoding))
             case _:
                 others.append(part)
-    found: list[Predicate] = [*of_columns.values(), *map(_Not, masks.values()), *others]
+    counted = [_of_runs(among.runs, among.encoding) for among in lists.values()]
+    found: list[Predicate] = [*of_columns.values(), *map(_Not, [*masks.values(), *counted]), *others]
     return found[0] if len(found) == 1 else _All(found)
 
 

@@ -5,7 +5,8 @@
     CODE                place in the published list + 1
     CODE, multi-valued  bit mask of places
 
-in the smallest type that holds the greatest of them. It follows from the dictionary alone, never from anybody's record.
+in the smallest type that holds the greatest of them. A list (`source_values.is_list`) is a table of its own, a row for each
+of a person's values, each kept like a CODE. All of it follows from the dictionary alone, never from anybody's record.
 Ontario's columns take 24 bytes a person: age, birth year, sex and census division 1 each, all others 4.
 """
 
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from broker_common.query.condition import Literal
 from broker_common.query.dictionary import Column, ColumnType
-from broker_common.storage.source_values import MISSING, Values, verify_storable
+from broker_common.storage.source_values import MISSING, Values, is_mask, verify_storable
 
 StoredType: TypeAlias = np.dtype[np.uint8] | np.dtype[np.uint16] | np.dtype[np.uint32] | np.dtype[np.uint64]
 Stored: TypeAlias = NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.uint32] | NDArray[np.uint64]
@@ -45,13 +46,13 @@ class Encoding:
 
     @classmethod
     def of(cls, column: Column) -> Self:
-        """How a column is kept.
+        """How a column is kept, or the values of a list.
 
         Raises:
             InvalidRequestError: DICTIONARY_UNUSABLE.
         """
         verify_storable(column)
-        if column.multi_valued:
+        if is_mask(column):
             top, shift = (1 << len(column.codes)) - 1, 0
         elif column.type is ColumnType.DATE:
             top, shift = date.max.toordinal(), _EPOCH
@@ -61,12 +62,17 @@ class Encoding:
             top, shift = len(column.codes), 1
         return cls(column, next(kind for kind in _KINDS if top <= np.iinfo(kind).max), top, shift)
 
+    @property
+    def is_mask(self) -> bool:
+        """Whether each number is the mask of several values."""
+        return is_mask(self.column)
+
     def place(self, literal: Literal) -> int:
         """The number by which a literal is stored; below 1 or above the top if nobody can have it."""
         match literal:
             case str():
                 place = self.column.positions[literal]
-                return place if self.column.multi_valued else place + self.shift
+                return place if self.is_mask else place + self.shift
             case date():
                 return literal.toordinal()
             case _:
@@ -81,7 +87,7 @@ class Encoding:
         stored: Stored = np.empty(len(values), dtype=self.kind)
         for start in range(0, len(values), _PIECE):
             piece = values[start : start + _PIECE]
-            if self.column.multi_valued:
+            if self.is_mask:
                 outside = bool((piece > np.uint64(self.top)).any())
             else:
                 is_missing = piece == MISSING
@@ -95,7 +101,7 @@ class Encoding:
 
     def values(self, stored: Stored) -> Values:
         """The inverse of `stored`."""
-        if self.column.multi_valued:
+        if self.is_mask:
             return stored.astype(np.uint64)
         values = np.empty(len(stored), dtype=np.int32)
         for start in range(0, len(stored), _PIECE):

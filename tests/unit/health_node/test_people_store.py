@@ -156,7 +156,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "more people than there can be": lambda content: content[:8] + bytes([255]) * 8 + content[16:],
     "fewer places than people": lambda content: content[:16] + (999).to_bytes(8, "big") + content[24:],
     "no columns": lambda content: content[: columns_at(1000)],
-    "another format": lambda content: b"tripPPL2" + content[8:],
+    "another format": lambda content: b"tripPPL3" + content[8:],
     "half a header": lambda content: content[:20],
     "something behind": lambda content: content + bytes(64),
 }

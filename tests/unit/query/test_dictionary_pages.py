@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 
 from broker_common.errors import InvalidRequestError
 from broker_common.language import language
@@ -19,8 +20,6 @@ from broker_common.query.dictionary_pages import (
     levels,
     looked_up,
 )
-from census_node.registry.dictionary import CENSUS_DICTIONARY
-from health_node.dictionary import HEALTH_DICTIONARY
 
 ENGLISH, FRENCH = language("en"), language("fr")
 CHAPTERS = (
