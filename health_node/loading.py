@@ -22,7 +22,7 @@ from broker_common.errors import InvalidRequestError
 from broker_common.privacy.delays import declared_for
 from broker_common.query.dictionary import Dictionary
 from broker_common.storage.source import Chunk, Progress, RejectedRows, ascending_without_repeats
-from broker_common.storage.source_kinds import open_source
+from broker_common.storage.source_plan import SourcePlan
 from broker_common.storage.source_values import ColumnReader, GrowingArray, Values
 from health_node.people_store import People, replace_people_store
 
@@ -41,7 +41,7 @@ class LoadReport:
 
 
 def load_people(
-    source_path: Path,
+    plan: SourcePlan,
     store_path: Path,
     linkage: LinkageChain,
     *,
@@ -50,14 +50,14 @@ def load_people(
     progress: Progress | None = None,
     max_rejected: int | None = None,
 ) -> LoadReport:
-    """Load the source at `source_path` into a store that takes the place of `store_path`. At most `places` people fit.
+    """Load the people of a plan into a store that takes the place of `store_path`. At most `places` people fit.
 
     Raises:
         InvalidRequestError: LOAD_REFUSED; the old store stands.
         InternalError: STORE_FAILED; the old store stands.
     """
     incoming = _Incoming(linkage, dictionary)
-    source = open_source(source_path, (HEALTH_CARD_COLUMN,), dictionary.columns)
+    source = plan.people(dictionary.columns)
     for chunk in source.chunks(incoming.rejected, progress=progress):
         incoming.add(chunk)
     people = incoming.people()

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from broker_common.query.dictionary import Column
-from broker_common.storage.source import CsvSource, reading, refuse
+from broker_common.storage.source import PLAIN, CsvSource, Manner, Wanted, reading, refuse
 from broker_common.storage.source_parquet import PARQUET_MAGIC, ParquetSource
 
 _UNPACK = "Unpack it first; the file inside must be CSV in UTF-8, or Parquet."
@@ -28,8 +27,8 @@ _NO_SOURCE = (
 _LONGEST_BEGINNING = 8
 
 
-def open_source(path: Path, ids: Collection[str], columns: Collection[Column]) -> CsvSource | ParquetSource:
-    """The source at `path`, which has these ids and these columns of a dictionary.
+def open_source(path: Path, columns: Collection[Wanted], manner: Manner = PLAIN) -> CsvSource | ParquetSource:
+    """The source at `path`, which has these columns.
 
     Raises:
         InvalidRequestError: LOAD_REFUSED.
@@ -37,8 +36,8 @@ def open_source(path: Path, ids: Collection[str], columns: Collection[Column]) -
     with reading(path) as file:
         beginning = file.read(_LONGEST_BEGINNING)
     if beginning.startswith(PARQUET_MAGIC):
-        return ParquetSource(path, ids, columns)
+        return ParquetSource(path, columns, manner)
     for known, problem, remedy in _NO_SOURCE:
         if beginning.startswith(known):
             refuse(problem, remedy)
-    return CsvSource(path, [*ids, *(column.name for column in columns)])
+    return CsvSource(path, [wanted.name for wanted in columns], manner)

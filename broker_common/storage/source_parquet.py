@@ -24,17 +24,17 @@ from typing import BinaryIO
 
 import duckdb
 
-from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, Column, ColumnType, shown
+from broker_common.query.dictionary import ColumnType, shown
 from broker_common.storage.source import (
     MAX_LINE_BYTES,
-    MAX_ROWS,
-    NO_ROWS,
+    PLAIN,
     ROWS_PER_CHUNK,
     TOO_LONG,
-    TOO_MANY_ROWS,
     Chunk,
+    Manner,
     Progress,
     RejectedRows,
+    Wanted,
     reading,
     refuse,
     verify_names,
@@ -74,11 +74,12 @@ _WHOLE_NUMBER = re.compile(r"U?(TINY|SMALL|BIG)INT|U?INTEGER|DECIMAL\([0-9]+,0\)
 
 
 class ParquetSource:
-    """A Parquet file that has exactly these columns, in any order: ids, which are text, and those of a dictionary."""
+    """A Parquet file that has these columns, in any order."""
 
-    def __init__(self, path: Path, ids: Collection[str], columns: Collection[Column]) -> None:
+    def __init__(self, path: Path, columns: Collection[Wanted], manner: Manner = PLAIN) -> None:
         self._path = path
-        self._columns: dict[str, Column | None] = dict.fromkeys(ids) | {column.name: column for column in columns}
+        self._columns = {wanted.name: wanted for wanted in columns}
+        self._manner = manner
 
     def chunks(
         self, rejected: RejectedRows, *, rows_per_chunk: int = ROWS_PER_CHUNK, progress: Progress | None = None
@@ -93,7 +94,9 @@ class ParquetSource:
             _verify_ends(file)
             types = self._verified_types(engine, path)
             total = _row_count(engine, path)
-            engine.execute(_selection([_as_text(name, kind) for name, kind in types.items()], list(types)), [path])
+            self._manner.kind.verify_count(total)
+            texts = [_as_text(self._columns[name], kind) for name, kind in types.items()]
+            engine.execute(_selection(texts), [path])
             done = 0
             while rows := engine.fetchmany(rows_per_chunk):
                 chunk = _chunk(list(types), done, rows, rejected)
@@ -106,16 +109,17 @@ class ParquetSource:
                     progress(done, total)
             if done != total:
                 refuse(*_DAMAGED)
-            if not done:
-                refuse(*NO_ROWS)
+            if not done and not self._manner.may_be_empty:
+                self._manner.kind.refuse_none()
 
     def _verified_types(self, engine: duckdb.DuckDBPyConnection, path: str) -> dict[str, str]:
-        """DuckDB's type of each column, in the order of the file."""
+        """DuckDB's type of each wanted column, in the order of the file."""
         described = _described(engine, path)
-        verify_names([name for name, _ in described], self._columns)
-        for name, kind in described:
-            _verify_type(name, self._columns[name], kind)
-        return dict(described)
+        verify_names([name for name, _ in described], self._columns, has_others=self._manner.has_others)
+        types = {name: kind for name, kind in described if name in self._columns}
+        for name, kind in types.items():
+            _verify_type(self._columns[name], kind)
+        return types
 
 
 def _described(engine: duckdb.DuckDBPyConnection, path: str) -> list[tuple[str, str]]:
@@ -129,23 +133,24 @@ def _described(engine: duckdb.DuckDBPyConnection, path: str) -> list[tuple[str, 
         refuse(*_DAMAGED)
 
 
-def _verify_type(name: str, column: Column | None, kind: str) -> None:
-    wanted = ["text"]
+def _verify_type(wanted: Wanted, kind: str) -> None:
+    column, name = wanted.column, shown(wanted.name)
+    kinds = ["text"]
     admitted = kind in _TEXT
     if column is not None and column.multi_valued:
-        wanted.append("lists of texts")
+        kinds.append("lists of texts")
         admitted |= kind in _TEXTS
-    elif column is not None and column.type is ColumnType.INTEGER:
-        wanted.append("whole numbers")
+    if wanted.is_own or (column is not None and column.type is ColumnType.INTEGER):
+        kinds.append("whole numbers")
         admitted |= _WHOLE_NUMBER.fullmatch(kind) is not None
-    elif column is not None and column.type is ColumnType.DATE:
-        wanted.append("dates without a time")
+    if column is not None and column.type is ColumnType.DATE:
+        kinds.append("dates without a time")
         admitted |= kind == _DATE
     if not admitted:
         # A card that became a number is refused although a short one could only be a wrong row, never another person's
         # card: one in ten would be left out, and named as wrong for something that the file's writer did.
         lost = ": a number has lost the zeros it began with" if _WHOLE_NUMBER.fullmatch(kind) else ""
-        refuse(f"its column {name} holds {shown(kind)}", f"Write {name} as {' or as '.join(wanted)}{lost}.")
+        refuse(f"its column {name} holds {shown(kind)}", f"Write {name} as {' or as '.join(kinds)}{lost}.")
 
 
 def _verify_ends(file: BinaryIO) -> None:
@@ -160,28 +165,32 @@ def _verify_ends(file: BinaryIO) -> None:
 
 def _row_count(engine: duckdb.DuckDBPyConnection, path: str) -> int:
     ((count,),) = engine.execute("select num_rows from parquet_file_metadata(?)", [path]).fetchall()
-    if count > MAX_ROWS:
-        refuse(*TOO_MANY_ROWS)
     return int(count)
 
 
-def _as_text(name: str, kind: str) -> str:
-    """SQL for a column as text that is never NULL. `name` is one of ours: the file has no others."""
+def _as_text(wanted: Wanted, kind: str) -> str:
+    """SQL for a column as text that is never NULL."""
+    name = _quoted(wanted.name)
     if kind not in _TEXTS:
-        return f"""coalesce("{name}"::varchar, '')"""
-    separator = f"'{MULTI_VALUE_SEPARATOR}'"
+        return f"coalesce({name}::varchar, '')"
+    separator = f"'{wanted.separator}'"
     # A separator alone stands for a list that cannot be joined: no code is empty, so the column refuses it.
     return f"""case
-        when len(list_filter("{name}"::varchar[], lambda code: code is null or code = '' or contains(code, {separator}))) > 0
+        when len(list_filter({name}::varchar[], lambda code: code is null or code = '' or contains(code, {separator}))) > 0
         then {separator}
-        else coalesce(array_to_string("{name}"::varchar[], {separator}), '') end"""
+        else coalesce(array_to_string({name}::varchar[], {separator}), '') end"""
 
 
-def _selection(texts: Sequence[str], names: Sequence[str]) -> str:
+def _quoted(name: str) -> str:
+    """SQL for the column of this name."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _selection(texts: Sequence[str]) -> str:
     """SQL for the rows as texts; of a row that is too long every text is NULL, so that no such text is made."""
-    named = ", ".join(f'{text} as "{name}"' for text, name in zip(texts, names, strict=True))
-    size = " + ".join(f'strlen("{name}")' for name in names)
-    kept = ", ".join(f'case when _size <= {MAX_LINE_BYTES} then "{name}" end' for name in names)
+    named = ", ".join(f"{text} as _{at}" for at, text in enumerate(texts))
+    size = " + ".join(f"strlen(_{at})" for at in range(len(texts)))
+    kept = ", ".join(f"case when _size <= {MAX_LINE_BYTES} then _{at} end" for at in range(len(texts)))
     return f"select {kept} from (select *, {size} as _size from (select {named} from {_FILE}))"  # noqa: S608 - own columns
 
 

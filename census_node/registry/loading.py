@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +31,7 @@ from broker_common.storage.source import (
     ascending_order,
     ascending_without_repeats,
 )
-from broker_common.storage.source_kinds import open_source
+from broker_common.storage.source_plan import SourcePlan
 from broker_common.storage.source_values import ColumnReader, GrowingArray
 from broker_common.values import PSEUDONYM_BYTES
 from census_node import texts
@@ -57,7 +56,7 @@ class LoadReport:
 
 
 def read_registry(
-    source_path: Path,
+    plan: SourcePlan,
     load: str,
     linkage: LinkageChain,
     names: Names,
@@ -72,7 +71,7 @@ def read_registry(
         InvalidRequestError: LOAD_REFUSED, DICTIONARY_UNUSABLE.
     """
     incoming = _Incoming(linkage, names, dictionary)
-    source = open_source(source_path, (_CARD, _PERSON, _HOUSEHOLD), dictionary.columns)
+    source = plan.people(dictionary.columns)
     for chunk in source.chunks(incoming.rejected, progress=progress):
         incoming.add(chunk)
     registry, names = incoming.settle(load)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import InvalidRequestError
+from broker_common.storage.source import published
 from broker_common.storage.source_kinds import open_source
 from census_node.registry.loading import read_registry
 from deploy.synthetic.population import write_sources
@@ -100,7 +101,7 @@ damages = st.lists(
 def load_health(path: Path) -> int:
     """How many people are read, without the store, which is not what is damaged."""
     incoming = _Incoming(LINKAGE, HEALTH_DICTIONARY)
-    for chunk in open_source(path, (HEALTH_CARD_COLUMN,), HEALTH_DICTIONARY.columns).chunks(incoming.rejected):
+    for chunk in open_source(path, published((HEALTH_CARD_COLUMN,), HEALTH_DICTIONARY.columns)).chunks(incoming.rejected):
         incoming.add(chunk)
     return incoming.people().size
 

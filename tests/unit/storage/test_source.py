@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import Code, Column, ColumnType
-from broker_common.storage import source
 from broker_common.storage.source import (
     MAX_KEPT_REJECTIONS,
     MAX_LINE_BYTES,
     CsvSource,
+    Manner,
     RejectedRows,
+    RowKind,
     ascending_order,
     ascending_without_repeats,
 )
@@ -178,12 +179,14 @@ def test_last_line_that_does_not_end_may_not_be_rejected_for_anything(path: Path
             reject(rejected)
 
 
-def test_more_rows_than_a_line_number_can_count_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_rows_than_a_line_number_can_count_are_refused(path: Path) -> None:
     """The limit is checked while reading, before the next row is kept."""
-    monkeypatch.setattr(source, "MAX_ROWS", 3)
-    assert len(rows_of(path, HEADER + b"1,f,a\n2,m,b\n")[0]) == 2
-    with pytest.raises(InvalidRequestError, match="more than"):
-        rows_of(path, HEADER + b"1,f,a\n2,m,b\n3,m,b\n")
+    few = Manner(RowKind("person", 3))
+    path.write_bytes(HEADER + b"1,f,a\n2,m,b\n")
+    assert len(list(CsvSource(path, COLUMNS, few).chunks(RejectedRows()))) == 1
+    path.write_bytes(HEADER + b"1,f,a\n2,m,b\n3,m,b\n")
+    with pytest.raises(InvalidRequestError, match="more than 3 rows"):
+        list(CsvSource(path, COLUMNS, few).chunks(RejectedRows()))
 
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])

@@ -12,7 +12,7 @@ import pytest
 from fakes.parquet import write_parquet
 
 from broker_common.errors import InvalidRequestError
-from broker_common.storage.source import RejectedRows
+from broker_common.storage.source import RejectedRows, published
 from broker_common.storage.source_kinds import open_source
 
 CSV = b"card,town\n1,a\n"
@@ -21,7 +21,7 @@ CSV = b"card,town\n1,a\n"
 def texts(path: Path) -> list[tuple[str, ...]]:
     """Every row of a source with two ids."""
     rows: list[tuple[str, ...]] = []
-    for chunk in open_source(path, ("card", "town"), ()).chunks(RejectedRows()):
+    for chunk in open_source(path, published(("card", "town"), ())).chunks(RejectedRows()):
         rows += zip(*(chunk.columns[name] for name in ("card", "town")), strict=True)
     return rows
 

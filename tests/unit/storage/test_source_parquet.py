@@ -13,7 +13,7 @@ from fakes.parquet import write_parquet
 from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import Code, Column, ColumnType
 from broker_common.storage import source_parquet
-from broker_common.storage.source import MAX_LINE_BYTES, RejectedRows
+from broker_common.storage.source import MAX_LINE_BYTES, Manner, RejectedRows, RowKind, published
 from broker_common.storage.source_parquet import ParquetSource
 
 AGE = Column(name="age", type=ColumnType.INTEGER, description="Age.", maximum=130)
@@ -36,7 +36,7 @@ def rows_of(path: Path, *, rows_per_chunk: int = 50_000) -> tuple[list[Row], Rej
     """Number and texts of each row that is read, and the rows that are not."""
     rejected = RejectedRows()
     rows: list[Row] = []
-    for chunk in ParquetSource(path, ("card",), COLUMNS).chunks(rejected, rows_per_chunk=rows_per_chunk):
+    for chunk in ParquetSource(path, published(("card",), COLUMNS)).chunks(rejected, rows_per_chunk=rows_per_chunk):
         assert 0 < len(chunk.lines) <= rows_per_chunk
         texts = zip(*(chunk.columns[name] for name in NAMES), strict=True)
         rows += zip(chunk.lines, texts, strict=True)
@@ -155,7 +155,7 @@ def test_progress_is_told_in_rows(tmp_path: Path) -> None:
     """The operator sees how much of the file is done, after each chunk."""
     query = "select i::varchar card, 7 age, '' born, 'f' sex, 'a' ill from range(5) t(i)"
     seen: list[tuple[int, int]] = []
-    for _ in ParquetSource(write_parquet(tmp_path / "p", query), ("card",), COLUMNS).chunks(
+    for _ in ParquetSource(write_parquet(tmp_path / "p", query), published(("card",), COLUMNS)).chunks(
         RejectedRows(), rows_per_chunk=2, progress=lambda done, total: seen.append((done, total))
     ):
         pass
@@ -218,11 +218,11 @@ def test_length_that_asks_for_all_memory_is_refused(tmp_path: Path) -> None:
     assert resource.getrlimit(resource.RLIMIT_DATA) == limits
 
 
-def test_more_rows_than_a_row_number_can_count_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_rows_than_a_row_number_can_count_are_refused(tmp_path: Path) -> None:
     """A few bytes of Parquet may claim any number of equal rows; the claim is checked before the first is read."""
     path = source(tmp_path)
-    monkeypatch.setattr(source_parquet, "MAX_ROWS", 0)
-    assert "rows" in refusal(path).text
+    with pytest.raises(InvalidRequestError, match="more than 0 rows"):
+        list(ParquetSource(path, published(("card",), COLUMNS), Manner(RowKind("person", 0))).chunks(RejectedRows()))
 
 
 def test_values_are_believed_and_not_what_the_file_says_of_them(tmp_path: Path) -> None:

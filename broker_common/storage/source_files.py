@@ -1,0 +1,105 @@
+"""Several files as one source: they are read one after another, and a row is named by its file and its number there."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from broker_common.errors import InvalidRequestError
+from broker_common.storage.source import Chunk, Manner, Progress, RejectedRows, RowsOfFile, Wanted, refuse
+from broker_common.storage.source_kinds import open_source
+
+# A name in `files` that holds one of these is a pattern.
+_PATTERN = "*?["
+
+
+def files_named(folder: Path, names: Sequence[str]) -> list[Path]:
+    """The files that names and patterns, relative to a folder, stand for: in the order of the list, those of a pattern by name.
+
+    Raises:
+        InvalidRequestError: LOAD_REFUSED.
+    """
+    found: list[Path] = []
+    for name in names:
+        if any(sign in name for sign in _PATTERN):
+            matching = sorted(glob.glob(name, root_dir=folder))  # noqa: PTH207 - the name may be absolute
+            if not matching:
+                refuse(f"no file matches {name}", "Mend the pattern in source.toml, or put the files there.")
+            found += [folder / match for match in matching]
+        elif not (folder / name).exists():
+            refuse(f"the file {name} is missing", "Put it there, or mend its name in source.toml.")
+        else:
+            found.append(folder / name)
+    seen: set[Path] = set()
+    for path in found:
+        if path.resolve() in seen:
+            refuse(f"the file {path.name} is named twice", "Name each file once in source.toml.")
+        seen.add(path.resolve())
+    return found
+
+
+class FilesSource:
+    """Files of the same columns, each of which may be CSV or Parquet."""
+
+    def __init__(self, folder: Path, paths: Sequence[Path], columns: Collection[Wanted], manner: Manner) -> None:
+        self._folder = folder
+        self._paths = paths
+        self._columns = columns
+        self._manner = manner if len(paths) == 1 else replace(manner, may_be_empty=True)
+
+    def chunks(self, rejected: RejectedRows, *, progress: Progress | None = None) -> Iterator[Chunk]:
+        """The rows of all files, in order, counted through. Those that cannot be read are added to `rejected`.
+
+        Raises:
+            InvalidRequestError: LOAD_REFUSED, naming the file.
+        """
+        sizes = [_size(path) for path in self._paths]
+        done = 0
+        is_empty = True
+        for path, size in zip(self._paths, sizes, strict=True):
+            file = rejected.file(self._name(path))
+            for chunk in self._of_file(path, file, _part(progress, done, size, sum(sizes))):
+                file.saw(chunk.lines[-1])
+                yield Chunk([file.begin + line for line in chunk.lines], chunk.columns)
+            done += size
+            is_empty &= file.end == file.begin
+        if is_empty:
+            self._manner.kind.refuse_none()
+
+    def _of_file(self, path: Path, rejected: RowsOfFile, progress: Progress | None) -> Iterator[Chunk]:
+        chunks = self._opened(path, rejected, progress)
+        while True:
+            try:
+                chunk = next(chunks, None)
+            except InvalidRequestError as error:
+                problem, remedy = error.details["problem"], error.details["remedy"]
+                refuse(f"{self._name(path)}: {problem}", remedy)
+            if chunk is None:
+                return
+            yield chunk
+
+    def _opened(self, path: Path, rejected: RowsOfFile, progress: Progress | None) -> Iterator[Chunk]:
+        yield from open_source(path, self._columns, self._manner).chunks(rejected, progress=progress)
+
+    def _name(self, path: Path) -> str:
+        return str(path.relative_to(self._folder)) if path.is_relative_to(self._folder) else str(path)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        refuse(f"{path} cannot be read ({error.strerror})", "Check the path and the permissions.")
+
+
+def _part(progress: Progress | None, before: int, size: int, total: int) -> Callable[[int, int], None] | None:
+    """Progress of one file as progress of all."""
+    if progress is None:
+        return None
+
+    def of_file(done: int, whole: int) -> None:
+        progress(before + (size * done // whole if whole else size), total)
+
+    return of_file

@@ -1,0 +1,75 @@
+"""Where a key of a TOML text stands, so that an error can name the line."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+Path = tuple[str, ...]
+
+_HEADER = re.compile(r"\s*\[\[?(?P<name>[^\[\]]+)\]\]?\s*(#.*)?")
+# The name before the equals sign; one in quotes may hold an equals sign itself.
+_KEY = re.compile(r"""\s*(?P<name>(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*'|[ \t.])+?)\s*=""")
+
+
+class Spot(NamedTuple):
+    """A place in a text, counted from 1."""
+
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"line {self.line}, column {self.column}"
+
+
+class Places:
+    """Finds the keys of a TOML text that has been read without an error."""
+
+    def __init__(self, text: str) -> None:
+        self._spots: dict[Path, Spot] = {}
+        for path, spot in _keys(text.splitlines()):
+            self._spots.setdefault(path, spot)
+
+    def of(self, path: Path) -> Spot:
+        """Where this key stands, or, of one within an inline table, the nearest key around it."""
+        while path and path not in self._spots:
+            path = path[:-1]
+        return self._spots.get(path, Spot(1, 1))
+
+
+def _keys(lines: list[str]) -> Iterator[tuple[Path, Spot]]:
+    header: Path = ()
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        if found := _HEADER.fullmatch(line):
+            header = _path(found["name"])
+            yield header, Spot(at + 1, line.index("[") + 1)
+        elif found := _KEY.match(line):
+            # A header that only others are named below has no line of its own.
+            yield (*header, *_path(found["name"])), Spot(at + 1, found.start("name") + 1)
+            at = _end_of_value(lines, at)
+        at += 1
+
+
+def _path(name: str) -> Path:
+    """The parts of a dotted name, without their quotes."""
+    found: Mapping[str, Any] = tomllib.loads(f"{name} = 0")
+    parts: list[str] = []
+    while isinstance(found, dict):
+        ((part, found),) = found.items()
+        parts.append(part)
+    return tuple(parts)
+
+
+def _end_of_value(lines: list[str], begin: int) -> int:
+    """The last line of the value that begins in this one: the first with which it can be read."""
+    for end in range(begin, len(lines)):
+        try:
+            tomllib.loads("\n".join(lines[begin : end + 1]))
+        except tomllib.TOMLDecodeError:
+            continue
+        return end
+    return begin
