@@ -211,12 +211,12 @@ def ready_line(text: str, *, lifeline: bool) -> Callable[[str], None]:
     return ready
 
 
-def rejections_text(rejected: Sequence[tuple[int, str]], count: int, counted_by: str) -> str:
-    """The rows that a load left out, for a person: the first few with number and reason."""
-    shown = [
-        said("  {counted_by} {line}: {reason}", counted_by=said(counted_by), line=line, reason=reason)
-        for line, reason in rejected[:_SHOWN_REJECTIONS]
-    ]
+def rejections_text(rejected: Sequence[tuple[tuple[str, str, int], str]], count: int) -> str:
+    """The rows that a load left out, for a person: the first few with file, where there are several, number and reason."""
+    shown = []
+    for (file, counted_by, line), reason in rejected[:_SHOWN_REJECTIONS]:
+        place = "  {counted_by} {line} of {file}: {reason}" if file else "  {counted_by} {line}: {reason}"
+        shown.append(said(place, counted_by=said(counted_by), line=line, file=file, reason=reason))
     more = count - len(shown)
     return "\n".join(shown + ([said("  ... and {more} more", more=more)] if more > 0 else []))
 

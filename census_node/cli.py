@@ -20,7 +20,6 @@ from broker_common.cli import (
     linkage_key_options,
     max_rejected_option,
     ready_line,
-    rejections_text,
     say,
 )
 from broker_common.crypto.certificates import Role
@@ -29,6 +28,7 @@ from broker_common.dashboard_commands import dashboard_command
 from broker_common.errors import RefusedError
 from broker_common.heap import share_one_heap
 from broker_common.language import language, language_of_environment, said
+from broker_common.load_commands import changes_json, changes_since, check_option, load_text, rejections_json
 from broker_common.privacy.report import make_report
 from broker_common.rpc.handshake_log import noting_refused_connections
 from broker_common.rpc.server import run_node
@@ -36,6 +36,7 @@ from broker_common.storage.clock import system_clock
 from broker_common.storage.durable import replace_file
 from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import NextKey
+from broker_common.storage.load_figures import figures_before, keep_figures, watching
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.orders import verify_reason
 from census_node import texts
@@ -59,32 +60,48 @@ def commands() -> None:
 @home_option
 @json_option
 @max_rejected_option
+@check_option
 @click.option("--release", type=PrintableLine(), help=texts.RELEASE_HELP)
 @click.argument("source", required=False, type=click.Path(path_type=Path))
-def load(home: Path, as_json: bool, max_rejected: int | None, release: str | None, source: Path | None) -> None:
-    """Load the registry from a CSV or Parquet file.
+def load(
+    home: Path, as_json: bool, max_rejected: int | None, check: bool, release: str | None, source: Path | None
+) -> None:
+    """Load the registry: what source.toml in the home names, or SOURCE, a CSV or Parquet file.
 
-    SOURCE has one row per person; it is people.csv in the home if left out. Its content tells CSV from Parquet, not its
-    name. Every row is checked, wrong ones are left out and named (by line in CSV, by row in Parquet, each counted from 1),
-    and what was loaded before stays in force until the end.
+    SOURCE has one row per person; without it and without source.toml it is people.csv in the home. Its content tells CSV from
+    Parquet, not its name. Every row is checked, wrong ones are left out and named (by line in CSV, by row elsewhere, each
+    counted from 1), and what was loaded before stays in force until the end.
     """
     opened = CensusHome(home)
     release = release or opened.read(lambda state: state.release) or _FIRST_RELEASE
-    report = opened.load(
-        source or home / "people.csv", release, progress=Progress(texts.LOADING), max_rejected=max_rejected
-    )
+    before = figures_before(home)
+    with watching(home) as watch:
+        report = opened.load(
+            source,
+            release,
+            progress=Progress(texts.LOADING),
+            max_rejected=max_rejected,
+            watch=watch.over,
+            check=check,
+        )
     rejected = report.rejected
+    figures = watch.figures(rows=report.rows, people=report.linked, rejected=rejected.count)
+    if not check:
+        keep_figures(home, figures)
+    changes = changes_since(before, figures)
     result = {
         "release": release,
         "rows": report.rows,
         "linked": report.linked,
         "without_card": report.without_card,
         "rejected": rejected.count,
-        "rejections": [{"line": line, "reason": reason} for line, reason in rejected.first],
+        "rejections": rejections_json(rejected),
+        "rejections_file": str(watch.report.path),
+        "changed": changes_json(changes),
+        "check": check,
     }
-    text = said(texts.LOADED, **result)
-    left_out = rejections_text(rejected.first, rejected.count, rejected.counted_by)
-    emit(as_json, result, "\n".join(filter(None, [text, left_out])))
+    head = said(texts.CHECKED if check else texts.LOADED, **result)
+    emit(as_json, result, load_text(head, [rejected], watch.report.path, changes, is_check=check))
 
 
 commands.add_command(register_command(CensusHome, _PEERS, inboxes=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +34,7 @@ from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import CardExchange, KnownPeers, own_card
 from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source import Progress
+from broker_common.storage.source_plan import SourcePlan, plan_for
 from broker_common.storage.witnessing import CosignedNotes, WitnessStore
 from broker_common.tlog.census_state import CensusState
 from census_node.config import CensusConfig
@@ -47,7 +49,7 @@ from census_node.node import CensusNode, Keys
 from census_node.operator.operating import Confirmation, Done, adopt, sign_again
 from census_node.operator.proposals import Proposal, ProposalFolder
 from census_node.query.admission import Recovered
-from census_node.registry.loading import LoadReport, read_registry, verify_declared, verify_delays
+from census_node.registry.loading import ID_COLUMNS, LoadReport, read_registry, verify_declared, verify_delays
 from census_node.registry.registry import OpenRegistries, forget_old_loads
 from census_node.registry.relinking import relink_registry
 from census_node.registry.rosters import KeptRoster, RosterBook, RosterFolder
@@ -145,13 +147,17 @@ class CensusHome(AgencyHome[CensusState]):
 
     def load(
         self,
-        source: Path,
+        source: Path | None,
         release: str,
         *,
         progress: Progress | None = None,
         max_rejected: int | None = None,
+        watch: Callable[[SourcePlan], SourcePlan] | None = None,
+        check: bool = False,
     ) -> LoadReport:
-        """Load the registry from a source and put it in force; a serving node takes it at the next question.
+        """Load the registry from a source, or from what lies in the home, and put it in force; a serving node takes it next.
+
+        `watch` may see what is read. A check ends when everything was read.
 
         Raises:
             InvalidRequestError: LOAD_REFUSED, SECRET_MISSING, LINKAGE_KEY_MISSING.
@@ -159,13 +165,15 @@ class CensusHome(AgencyHome[CensusState]):
             InternalError: STORE_FAILED; INTEGRITY, the load in force, which knows the subjects, is not the one that was
                 loaded.
         """
-        with self.home.noting_refused_load(), self.journal() as journal, self.loads.loading(os.urandom) as load:
+        noting = contextlib.nullcontext() if check else self.home.noting_refused_load()
+        with noting, self.journal() as journal, self.loads.loading(os.urandom) as load:
             with journal.reading() as state:
                 before, in_force, commitments = state.load, state.linkage, dict(state.commitments)
                 policy, dictionary = state.policy, self.dictionaries.newest(state)
             if policy is not None:
                 verify_delays(policy, self.config.people)
             linkage = self.linkage_keys.chain_for_load(in_force, dictionary.id_form)
+            plan = plan_for(self.home.path, source, ID_COLUMNS, dictionary)
             if before:
                 # SECURITY: whoever could change the numbers of subjects could let charges fall on others.
                 self.loads.verify(journal, before, commitments)
@@ -173,7 +181,7 @@ class CensusHome(AgencyHome[CensusState]):
             else:
                 names = Names.none(os.urandom(SALT_BYTES))
             registry, names, report = read_registry(
-                source,
+                watch(plan) if watch is not None else plan,
                 load,
                 linkage,
                 names,
@@ -182,6 +190,8 @@ class CensusHome(AgencyHome[CensusState]):
                 max_rejected=max_rejected,
             )
             verify_declared(registry.size, self.config.people)
+            if check:
+                return report
             # Not earlier: beside the rows of a source it would be a third of the memory.
             known = Known.read(self.loads.file(before), before) if before else Known.none()
             registry.write(self.loads.file(load), names, known.former_after(registry.cards))

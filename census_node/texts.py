@@ -7,6 +7,7 @@ LOADING = "Loading the registry"
 LOADED = """\
 Loaded {linked} linked people of {rows} rows; {without_card} have no health card, {rejected} rows were left out as wrong.
 Census release {release} is in force."""
+CHECKED = "Read {linked} linked people of {rows} rows; {without_card} have no health card, {rejected} rows are wrong."
 STATUS = """\
 Census node: {state}
   process         {process}

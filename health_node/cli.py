@@ -27,6 +27,7 @@ from broker_common.dashboard_commands import dashboard_command
 from broker_common.errors import BrokerError, RefusedError
 from broker_common.heap import share_one_heap
 from broker_common.language import phrase, phrase_of, said
+from broker_common.load_commands import changes_json, changes_since, check_option, load_text, rejections_json
 from broker_common.privacy.delays import least_forward_delay_ms
 from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary_pages import dictionary_json, dictionary_text
@@ -35,6 +36,7 @@ from broker_common.rpc.server import run_node
 from broker_common.storage.clock import system_clock
 from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import NextKey
+from broker_common.storage.load_figures import figures_before, keep_figures, watching
 from broker_common.terminal import fitted
 from broker_common.tlog.health_state import HealthState
 from health_node import texts
@@ -56,40 +58,53 @@ def commands() -> None:
 @home_option
 @json_option
 @max_rejected_option
+@check_option
 @click.option("--release", type=PrintableLine(), help=texts.RELEASE_HELP)
 @click.argument("source", required=False, type=click.Path(path_type=Path))
-def load(home: Path, as_json: bool, max_rejected: int | None, release: str | None, source: Path | None) -> None:
-    """Load health data from a CSV or Parquet file.
+def load(
+    home: Path, as_json: bool, max_rejected: int | None, check: bool, release: str | None, source: Path | None
+) -> None:
+    """Load health data: what source.toml in the home names, or SOURCE, a CSV or Parquet file.
 
-    SOURCE has one row per person; it is people.csv in the home if left out. Its content tells CSV from Parquet, not its
-    name. Every row is checked, wrong ones are left out and named (by line in CSV, by row in Parquet, each counted from 1),
-    and what was loaded before stays in force until the end.
+    SOURCE has one row per person, and a file of each event table beside it; without it and without source.toml it is
+    people.csv in the home. Its content tells CSV from Parquet, not its name. Every row is checked, wrong ones are left out and
+    named (by line in CSV, by row elsewhere, each counted from 1), and what was loaded before stays in force until the end.
     """
     opened = HealthHome(home)
     release = release or _release_in_force(opened) or _FIRST_RELEASE
     policy, problem = _asked_policy(opened)
-    report = opened.load(
-        source or home / "people.csv",
-        release,
-        policy=policy,
-        progress=Progress(texts.LOADING),
-        max_rejected=max_rejected,
-    )
+    before = figures_before(home)
+    with watching(home) as watch:
+        report = opened.load(
+            source,
+            release,
+            policy=policy,
+            progress=Progress(texts.LOADING),
+            max_rejected=max_rejected,
+            watch=watch.over,
+            check=check,
+        )
     rejected = report.rejected
+    figures = watch.figures(rows=report.rows, people=report.loaded, rejected=rejected.count)
+    if not check:
+        keep_figures(home, figures)
+    changes = changes_since(before, figures)
     result = {
         "release": release,
         "rows": report.rows,
         "loaded": report.loaded,
         "without_card": report.without_card,
         "rejected": rejected.count,
-        "rejections": [{"line": line, "reason": reason} for line, reason in rejected.first],
+        "rejections": rejections_json(rejected),
         "places": opened.config.places,
         "least_forward_delay_ms": least_forward_delay_ms(opened.config.places),
         "policy": problem,
+        "rejections_file": str(watch.report.path),
+        "changed": changes_json(changes),
+        "check": check,
     }
-    text = said(texts.LOADED, **(result | {"policy": said(problem or texts.FITS)}))
-    left_out = rejections_text(rejected.first, rejected.count, rejected.counted_by)
-    emit(as_json, result, "\n".join(filter(None, [text, left_out])))
+    head = said(texts.CHECKED if check else texts.LOADED, **(result | {"policy": said(problem or texts.FITS)}))
+    emit(as_json, result, load_text(head, [rejected], watch.report.path, changes, is_check=check))
 
 
 def _asked_policy(opened: HealthHome) -> tuple[Policy | None, str]:
@@ -127,7 +142,7 @@ def relink(home: Path, as_json: bool, source: NextKey, people: Path | None) -> N
         report, left_out = opened.relink(source, progress=Progress(texts.RELINKING)), ""
     else:
         report, loaded = opened.reload(people, source, progress=Progress(texts.LOADING))
-        left_out = rejections_text(loaded.rejected.first, loaded.rejected.count, loaded.rejected.counted_by)
+        left_out = rejections_text(loaded.rejected.placed, loaded.rejected.count)
     result = {"linkage": report.linkage, "previous": report.previous, "load": report.load, "people": report.people}
     text = said(texts.RELINKED, **({**result, "file": opened.linkage_keys.place}))
     emit(as_json, result, "\n".join(filter(None, [text, left_out])))

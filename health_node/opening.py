@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -28,12 +29,13 @@ from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import CardExchange, KnownPeers, renew
 from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source import Progress
+from broker_common.storage.source_plan import PlainPlan, SourcePlan, plan_for
 from broker_common.storage.witnessing import CosignedNotes
 from broker_common.tlog.health_state import HealthState
 from health_node.census_link import CensusLink, fetch_policy
 from health_node.cohort_figures import CohortBands
 from health_node.config import HealthConfig
-from health_node.loading import LoadReport, load_people
+from health_node.loading import HEALTH_CARD_COLUMN, LoadReport, load_people
 from health_node.node import HealthNode, SamplingKeys, forget_old_loads, verify_fits
 from health_node.questions import Questions
 from health_node.relinking import relink_people, reload_people
@@ -71,26 +73,32 @@ class HealthHome(AgencyHome[HealthState]):
 
     def load(
         self,
-        source: Path,
+        source: Path | None,
         release: str,
         *,
         policy: Policy | None = None,
         progress: Progress | None = None,
         max_rejected: int | None = None,
+        watch: Callable[[SourcePlan], SourcePlan] | None = None,
+        check: bool = False,
     ) -> LoadReport:
-        """Load people from a source and put them in force; a serving node takes them at the next question.
+        """Load people from a source, or from what lies in the home, and put them in force; a serving node takes them next.
+
+        `watch` may see what is read. A check ends when everything was read.
 
         Raises:
             RefusedError: NOTHING_ADOPTED; POLICY_TOO_NARROW, `policy`, where it is known, does not fit the declared places.
         """
-        with self.home.noting_refused_load(), self.journal() as journal, self.loads.loading(os.urandom) as load:
+        noting = contextlib.nullcontext() if check else self.home.noting_refused_load()
+        with noting, self.journal() as journal, self.loads.loading(os.urandom) as load:
             if policy is not None:
                 verify_fits(policy, self.config.places)
             with journal.reading() as state:
                 in_force, dictionary = state.linkage, self.dictionaries.newest(state)
             linkage = self.linkage_keys.chain_for_load(in_force, dictionary.id_form)
+            plan = plan_for(self.home.path, source, (HEALTH_CARD_COLUMN,), dictionary)
             report = load_people(
-                source,
+                watch(plan) if watch is not None else plan,
                 self.loads.file(load),
                 linkage,
                 dictionary=dictionary,
@@ -98,6 +106,9 @@ class HealthHome(AgencyHome[HealthState]):
                 progress=progress,
                 max_rejected=max_rejected,
             )
+            if check:
+                self.loads.file(load).unlink()
+                return report
             self.loads.put_in_force(journal, load, release, linkage.chain_id, os.urandom, dictionary=dictionary)
             forget_old_loads(journal, self.loads)
         return report
@@ -140,7 +151,7 @@ class HealthHome(AgencyHome[HealthState]):
                 self.dictionaries,
                 self.linkage_keys,
                 source,
-                people,
+                PlainPlan(people),
                 os.urandom,
                 places=self.config.places,
                 progress=progress,

@@ -7,7 +7,6 @@ pseudonyms carry no charges, takes the census agency's whole chain and loads its
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import RefusedError
@@ -17,6 +16,7 @@ from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.relinking import RelinkReport, rekey, relink
 from broker_common.storage.source import Progress
+from broker_common.storage.source_plan import SourcePlan
 from broker_common.tlog.health_state import HealthState
 from broker_common.values import Randomness
 from health_node.loading import LoadReport, load_people
@@ -65,7 +65,7 @@ def reload_people(
     dictionaries: Dictionaries,
     keys: LinkageKeys,
     source: NextKey,
-    people: Path,
+    people: SourcePlan,
     randomness: Randomness,
     *,
     places: int,

@@ -8,6 +8,10 @@ LOADED = """\
 Loaded {loaded} people of {rows} rows; {without_card} have no health card, {rejected} rows were left out as wrong.
 Release {release} is in force. {places} places are declared, which need a forward delay of {least_forward_delay_ms} ms or more.
 Census policy: {policy}"""
+CHECKED = """\
+Read {loaded} people of {rows} rows; {without_card} have no health card, {rejected} rows are wrong.
+{places} places are declared, which need a forward delay of {least_forward_delay_ms} ms or more.
+Census policy: {policy}"""
 FITS = "fits the declared places."
 NOT_ASKED = "could not be asked for ({code}): {text}"
 STATUS = """\

@@ -20,7 +20,7 @@ import stat
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat, takewhile
 from pathlib import Path
@@ -379,6 +379,8 @@ class Chunk:
 
     lines: Sequence[int]
     columns: Mapping[str, Sequence[str]]
+    # What all of it was read from, where that was bytes and nothing was left out.
+    raw: bytes = field(default=b"", repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,7 +443,8 @@ class CsvSource:
                 reject = partial(_reject, rejected, line)
                 columns, places = split_lines(self._utf_8(lines), len(names), reject, self._manner.separator)
                 if places:
-                    yield Chunk(_numbered(places, line), self._wanted(names, columns))
+                    raw = b"" if self._manner.has_others else b"".join(lines)
+                    yield Chunk(_numbered(places, line), self._wanted(names, columns), raw)
                 line += len(lines)
                 if len(lines) == rows_per_chunk:
                     _report(progress, file, total)

@@ -38,7 +38,7 @@ from census_node import texts
 from census_node.ledger.subjects import NAME, NUMBER, Cards, Names, number_subjects
 from census_node.registry import NO_VALUE, Registry
 
-_CARD, _PERSON, _HOUSEHOLD = "health_card", "person_id", "household_id"
+ID_COLUMNS = _CARD, _PERSON, _HOUSEHOLD = "health_card", "person_id", "household_id"
 # Of a person's or a household's id in the source.
 _MAX_ID_CHARACTERS = 64
 _REPEATS = "repeats the person_id of an earlier row without another card"

@@ -101,7 +101,9 @@ damages = st.lists(
 def load_health(path: Path) -> int:
     """How many people are read, without the store, which is not what is damaged."""
     incoming = _Incoming(LINKAGE, HEALTH_DICTIONARY)
-    for chunk in open_source(path, published((HEALTH_CARD_COLUMN,), HEALTH_DICTIONARY.columns)).chunks(incoming.rejected):
+    for chunk in open_source(path, published((HEALTH_CARD_COLUMN,), HEALTH_DICTIONARY.columns)).chunks(
+        incoming.rejected
+    ):
         incoming.add(chunk)
     return incoming.people().size
 
