@@ -24,7 +24,7 @@ from typing import BinaryIO
 
 import duckdb
 
-from broker_common.query.dictionary import ColumnType, shown
+from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, ColumnType, shown
 from broker_common.storage.source import (
     MAX_LINE_BYTES,
     PLAIN,
