@@ -263,6 +263,6 @@ def text_rows(path: Path, most: int) -> Iterator[Sequence[str]]:
 
 def _any_text(name: str, kind: str) -> str:
     """SQL for a column of any type, under any name, as text."""
-    quoted = '"' + name.replace('"', '""') + '"'
+    quoted = _quoted(name)
     text = f"array_to_string({quoted}, '{MULTI_VALUE_SEPARATOR}')" if kind in _TEXTS else f"{quoted}::varchar"
     return f"coalesce({text}, '')"

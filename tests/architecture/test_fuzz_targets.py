@@ -24,7 +24,6 @@ EXEMPT = {
     "broker_common.card_commands:verify_card_role": "takes a card that was verified",
     "broker_common.monitoring:read_figures": "a file of the node's own; what cannot be read counts as silence",
     "broker_common.rpc.callers:verify_role": "takes an identity and the name of an RPC",
-    "broker_common.storage.loads:verify_dictionary": "takes a state and a dictionary",
     "broker_common.storage.source:RowKind.verify_count": "takes a number",
     "broker_common.storage.source_toml:verify_private": "looks at the mode of a file",
     "broker_common.storage.source_values:ColumnReader.read": "texts of a source: reached through both loaders",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from typing import Any
 
 from fakes.own_data import DICTIONARY, IDS, PUBLISHED
 from fuzz.target import Target, fresh_path, require
@@ -88,7 +89,7 @@ def _table(name: str) -> OwnTable:
     return OwnTable(OwnFiles((name,), ";", "latin-1"), {"health_card": "card"}, frozenset(), _OWN)
 
 
-TARGETS = {
+TARGETS: Mapping[str, Target[Any]] = {
     "source_toml": Target(
         parse=_parse,
         covers=(parse_source_toml, read_source_toml),

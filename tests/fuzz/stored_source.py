@@ -16,7 +16,8 @@ from fuzz.target import require
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import BrokerError
 from broker_common.storage.source import RejectedRows
-from census_node.registry.loading import read_registry
+from broker_common.storage.source_plan import PlainPlan
+from census_node.registry.loading import ID_COLUMNS, read_registry
 from deploy.synthetic.population import write_sources
 from health_node.loading import load_people
 
@@ -53,13 +54,18 @@ def load(role: str, path: Path) -> str:
     try:
         if role == "census":
             registry, _, counted = read_registry(
-                path, "load", _LINKAGE, made_names(0, 0), dictionary=CENSUS_DICTIONARY, max_rejected=_PEOPLE
+                PlainPlan(path, ID_COLUMNS),
+                "load",
+                _LINKAGE,
+                made_names(0, 0),
+                dictionary=CENSUS_DICTIONARY,
+                max_rejected=_PEOPLE,
             )
             require(registry.size == counted.linked, "the report counts the registry")
             _verify_report(counted.rows, counted.linked + counted.without_card, counted.rejected)
         else:
             report = load_people(
-                path, store, _LINKAGE, dictionary=HEALTH_DICTIONARY, places=_PEOPLE, max_rejected=_PEOPLE
+                PlainPlan(path), store, _LINKAGE, dictionary=HEALTH_DICTIONARY, places=_PEOPLE, max_rejected=_PEOPLE
             )
             _verify_report(report.rows, report.loaded + report.without_card, report.rejected)
     except BrokerError as error:

@@ -52,9 +52,10 @@ from broker_common.storage.code_lists import read_code_list, read_text, verify_c
 from broker_common.storage.dictionary_file import dictionary_toml, parse_dictionary, read_dictionary
 from broker_common.storage.home import Home
 from broker_common.storage.source import RejectedRows, verify_names
+from broker_common.storage.source_plan import PlainPlan
 from broker_common.values import base64_text, parse_base64
 from census_node.config import CensusConfig
-from census_node.registry.loading import read_registry
+from census_node.registry.loading import ID_COLUMNS, read_registry
 from health_node.cohort import Scratch, compile_condition
 from health_node.config import HealthConfig
 from health_node.encoding import Encoding, Stored
@@ -594,7 +595,9 @@ def _parse_census_source(data: bytes) -> None:
     path = fresh_path(".csv")
     path.write_bytes(data)
     try:
-        registry, names, report = read_registry(path, "load", _LINKAGE, made_names(1, 1), dictionary=CENSUS_DICTIONARY)
+        registry, names, report = read_registry(
+            PlainPlan(path, ID_COLUMNS), "load", _LINKAGE, made_names(1, 1), dictionary=CENSUS_DICTIONARY
+        )
         require(registry.size == report.linked, "the report counts the registry")
         counts = (len(names.persons), len(names.households))
         require(counts == (registry.person_count, registry.household_count), "every number has a name")
@@ -607,7 +610,7 @@ def _parse_health_source(data: bytes) -> None:
     path, store = fresh_path(".csv"), fresh_path(".people")
     path.write_bytes(data)
     try:
-        report = load_people(path, store, _LINKAGE, dictionary=HEALTH_DICTIONARY, places=DECLARED_STEP)
+        report = load_people(PlainPlan(path), store, _LINKAGE, dictionary=HEALTH_DICTIONARY, places=DECLARED_STEP)
         require(report.rows == report.loaded + report.without_card + report.rejected.count, "every row is counted once")
     finally:
         path.unlink()

@@ -16,8 +16,9 @@ from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.storage.source import Progress, RejectedRows
+from broker_common.storage.source_plan import PlainPlan
 from census_node.ledger.subjects import Cards
-from census_node.registry.loading import read_registry
+from census_node.registry.loading import ID_COLUMNS, read_registry
 from deploy.synthetic.population import write_sources
 from health_node.loading import load_people
 
@@ -34,7 +35,7 @@ def load_health(
     """The health store's file, byte by byte, and the report."""
     store = directory / f"{source.name}.people"
     report = load_people(
-        source,
+        PlainPlan(source),
         store,
         LINKAGE,
         dictionary=HEALTH_DICTIONARY,
@@ -50,7 +51,7 @@ def load_census(
 ) -> Loaded:
     """The registry's file, byte by byte, and the report."""
     registry, names, report = read_registry(
-        source,
+        PlainPlan(source, ID_COLUMNS),
         "load",
         LINKAGE,
         made_names(0, 0),

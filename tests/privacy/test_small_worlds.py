@@ -56,9 +56,10 @@ from fakes.small_worlds import (
 from broker_common.crypto.linkage import LinkageChain
 from broker_common.privacy.accounting import UNITS_PER_NAT, cap_units, param_of, parse_max_belief, price
 from broker_common.privacy.policy import Policy
+from broker_common.storage.source_plan import PlainPlan
 from census_node.ledger.book import Room
 from census_node.ledger.subjects import Names
-from census_node.registry.loading import read_registry
+from census_node.registry.loading import ID_COLUMNS, read_registry
 from deploy.synthetic.cards import card_digits
 
 CAP = Fraction(1)
@@ -574,7 +575,7 @@ def test_of_rows_with_one_card_or_one_id_the_registry_keeps_what_the_games_say(t
     path.write_text("\n".join([header, *lines, ""]), "utf-8")
     linkage = LinkageChain([KEY])
     loaded, names, _ = read_registry(
-        path, "load", linkage, names, dictionary=CENSUS_DICTIONARY, max_rejected=len(lines)
+        PlainPlan(path, ID_COLUMNS), "load", linkage, names, dictionary=CENSUS_DICTIONARY, max_rejected=len(lines)
     )
     people = names.persons.tolist()
     number = {row.person: people.index(names.of_persons([f"p{row.person}"])) for row in source.loaded}

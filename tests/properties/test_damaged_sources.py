@@ -17,7 +17,8 @@ from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import InvalidRequestError
 from broker_common.storage.source import published
 from broker_common.storage.source_kinds import open_source
-from census_node.registry.loading import read_registry
+from broker_common.storage.source_plan import PlainPlan
+from census_node.registry.loading import ID_COLUMNS, read_registry
 from deploy.synthetic.population import write_sources
 from health_node.loading import HEALTH_CARD_COLUMN, _Incoming
 
@@ -111,7 +112,12 @@ def load_health(path: Path) -> int:
 def load_census(path: Path) -> int:
     """How many people are read."""
     registry, _, _ = read_registry(
-        path, "load", LINKAGE, made_names(0, 0), dictionary=CENSUS_DICTIONARY, max_rejected=POPULATION
+        PlainPlan(path, ID_COLUMNS),
+        "load",
+        LINKAGE,
+        made_names(0, 0),
+        dictionary=CENSUS_DICTIONARY,
+        max_rejected=POPULATION,
     )
     return registry.size
 

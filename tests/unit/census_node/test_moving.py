@@ -11,9 +11,10 @@ from fakes.registries import SALT
 
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.storage.relinking import rekey
+from broker_common.storage.source_plan import PlainPlan
 from census_node.ledger.subjects import Carry, Known, Names
 from census_node.registry import Registry
-from census_node.registry.loading import read_registry
+from census_node.registry.loading import ID_COLUMNS, read_registry
 from deploy.synthetic.cards import card_digits
 
 CARDS = ["".join(map(str, digits)) for digits in card_digits(np.arange(4)).tolist()]
@@ -38,7 +39,9 @@ class Agency:
         is_first = not self.file.exists()
         names = Names.none(SALT) if is_first else Names.read(self.file, "load")
         known = Known.none() if is_first else Known.read(self.file, "load")
-        registry, names, report = read_registry(source, "load", self.linkage, names, dictionary=CENSUS_DICTIONARY)
+        registry, names, report = read_registry(
+            PlainPlan(source, ID_COLUMNS), "load", self.linkage, names, dictionary=CENSUS_DICTIONARY
+        )
         assert report.rejected.count == 0
         registry.write(self.file, names, known.former_after(registry.cards))
         carry = Carry.between(known, registry.cards, registry.person_count, registry.household_count)

@@ -15,6 +15,7 @@ from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
+from broker_common.storage.source_plan import PlainPlan
 from deploy.synthetic.population import write_sources
 from health_node import people_store
 from health_node.loading import LoadReport, load_people
@@ -49,7 +50,12 @@ def load(
     source = directory / "people.csv"
     source.write_text("\n".join([header, *rows, ""]), "utf-8")
     return load_people(
-        source, directory / "store.people", KEY, dictionary=HEALTH_DICTIONARY, places=places, max_rejected=max_rejected
+        PlainPlan(source),
+        directory / "store.people",
+        KEY,
+        dictionary=HEALTH_DICTIONARY,
+        places=places,
+        max_rejected=max_rejected,
     )
 
 
@@ -222,7 +228,7 @@ def test_disk_that_takes_no_more_leaves_the_old_store(tmp_path: Path) -> None:
     for most in (0, 40, 64, 200):
         with limited_files(most), pytest.raises(InternalError) as caught:
             load_people(
-                tmp_path / "people.csv",
+                PlainPlan(tmp_path / "people.csv"),
                 tmp_path / "store.people",
                 KEY,
                 dictionary=HEALTH_DICTIONARY,
@@ -270,7 +276,7 @@ def test_synthetic_source_loads_fully(tmp_path: Path) -> None:
     write_sources(tmp_path / "people.csv", tmp_path / "census.csv", population=rows, seed=7)
     reported: list[tuple[int, int]] = []
     report = load_people(
-        tmp_path / "people.csv",
+        PlainPlan(tmp_path / "people.csv"),
         tmp_path / "store.people",
         KEY,
         dictionary=HEALTH_DICTIONARY,
@@ -299,7 +305,7 @@ def test_the_longest_code_lists_that_fit_are_loaded_and_found(tmp_path: Path, co
     dictionary, last = procedures(codes, multi_valued=multi_valued), codes - 1
     source, store = tmp_path / "people.csv", tmp_path / "store.people"
     source.write_text(f"health_card,procedure\n{card(1)},p0\n{card(2)},p{last}\n{card(3)},\n", encoding="utf-8")
-    load_people(source, store, KEY, dictionary=dictionary, places=DECLARED_STEP)
+    load_people(PlainPlan(source), store, KEY, dictionary=dictionary, places=DECLARED_STEP)
     with PeopleStore(store, dictionary) as opened:
         found = [
             samples.selected(opened, parse_condition(f"procedure = 'p{at}'", dictionary)).tobytes() for at in (0, last)
@@ -311,7 +317,7 @@ def test_the_65th_code_of_a_column_of_several_values_is_refused_by_name(tmp_path
     """Before the file is read, with the column, its codes and the limit; it was an error that nobody had foreseen."""
     with pytest.raises(InvalidRequestError) as caught:
         load_people(
-            tmp_path / "none.csv",
+            PlainPlan(tmp_path / "none.csv"),
             tmp_path / "store.people",
             KEY,
             dictionary=procedures(65, multi_valued=True),

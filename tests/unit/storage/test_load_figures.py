@@ -40,10 +40,11 @@ def written(folder: Path, people: Sequence[Row] = PEOPLE, stays: Sequence[Row] =
 def figures_of(folder: Path, people: Sequence[Row] = PEOPLE, stays: Sequence[Row] = STAYS) -> LoadFigures:
     """The figures of a load that admits every row."""
     (table,) = DICTIONARY.events
-    with watching(folder, written(folder, people, stays)) as plan:
+    with watching(folder) as watch:
+        plan = watch.over(written(folder, people, stays))
         for source in (plan.people(DICTIONARY.columns), plan.events(table)):
             list(source.chunks(RejectedRows()))
-    return plan.figures(rows=len(people), people=len(people), rejected=0)
+    return watch.figures(rows=len(people), people=len(people), rejected=0)
 
 
 def test_load_of_the_same_rows_says_so(tmp_path: Path) -> None:
@@ -92,8 +93,8 @@ def test_every_rejected_row_stands_in_the_file(tmp_path: Path) -> None:
     rejected = RejectedRows()
 
     def load() -> None:
-        with watching(tmp_path, plan) as watched:
-            list(watched.people(DICTIONARY.columns).chunks(rejected))
+        with watching(tmp_path) as watch:
+            list(watch.over(plan).people(DICTIONARY.columns).chunks(rejected))
             rejected.verify_few(rejected.count)
 
     with pytest.raises(InvalidRequestError) as caught:

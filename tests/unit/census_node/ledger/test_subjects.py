@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import InternalError
 from broker_common.storage.relinking import rekey
+from broker_common.storage.source_plan import PlainPlan
 from census_node.ledger import subjects
 from census_node.ledger.subjects import Cards, Carry, Known, Names, number_subjects
 from census_node.registry import Registry
-from census_node.registry.loading import read_registry
+from census_node.registry.loading import ID_COLUMNS, read_registry
 from deploy.synthetic.cards import card_digits
 
 CARDS = ["".join(map(str, digits)) for digits in card_digits(np.arange(8)).tolist()]
@@ -72,7 +73,9 @@ class Agency:
         lines = [f"{card},{person},{household}{unsaid}" for card, (person, household) in world.items()]
         source.write_text("\n".join([header, *lines, ""]), "utf-8")
         known = self.known
-        registry, names, report = read_registry(source, "load", self.linkage, self.names, dictionary=CENSUS_DICTIONARY)
+        registry, names, report = read_registry(
+            PlainPlan(source, ID_COLUMNS), "load", self.linkage, self.names, dictionary=CENSUS_DICTIONARY
+        )
         assert report.rejected.count == 0
         self.loads += 1
         registry.write(self.file, names, known.former_after(registry.cards))
