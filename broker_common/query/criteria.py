@@ -28,6 +28,7 @@ from broker_common.query.condition import Condition, Literal, Order, parse_date
 from broker_common.query.dictionary import Column, ColumnType, Dictionary, EventTable, listed, shown
 from broker_common.query.mistakes import LONGEST_SUGGESTION, explained
 from broker_common.query.normal_form import (
+    MAX_TERMS,
     all_of,
     any_of,
     between,
@@ -40,6 +41,7 @@ from broker_common.query.normal_form import (
     not_a_date,
     present,
     too_deep_to_read,
+    too_many_terms,
     under,
     verify_size,
     wrong_type,
@@ -102,6 +104,7 @@ class _Reader:
     def __init__(self, text: str, dictionary: Dictionary) -> None:
         self._text = text
         self._dictionary = dictionary
+        self._patterns: dict[tuple[int, str], Condition] = {}
         self._table: EventTable | None = None
         """Whose columns are meant: inside a condition on events those of the table."""
 
@@ -137,13 +140,22 @@ class _Reader:
             case "null":
                 return negate(present(column))
             case "like":
-                return like(column, values[0].text if isinstance(values[0], Value) else "")
+                return self._like(column, values[0].text if isinstance(values[0], Value) else "")
             case "under":
                 return under(column, (_code(value) for value in values))
             case "between":
                 return _between(column, *(_value(column, value) for value in values))
             case _:
                 return equal(column, [_value(column, value) for value in values])
+
+    def _like(self, column: Column, pattern: str) -> Condition:
+        # A text that repeats itself is read as soon as one that does not.
+        known = self._patterns.get((id(column), pattern))
+        if known is None:
+            if len(self._patterns) >= MAX_TERMS:
+                raise too_many_terms()
+            known = self._patterns[id(column), pattern] = like(column, pattern)
+        return known
 
     def _comparison(self, test: Test) -> Condition:
         left, right = test.operands

@@ -8,6 +8,7 @@ What a column means for a store (index, bit mask) is left to the node.
 
 from __future__ import annotations
 
+import bisect
 import difflib
 import functools
 import graphlib
@@ -15,7 +16,7 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
@@ -42,6 +43,8 @@ MAX_DESIGN_EFFECT = 100
 MAX_SHOWN_CHARACTERS = 40
 MAX_LISTED = 12
 NEAREST = 3
+# Of a list of codes, to find those that are most like a word.
+MAX_COMPARED = 2_000
 
 _HASH_DOMAIN = b"tripartite/dictionary/v1\0"
 # Of a dictionary that says something that the first form has no place for.
@@ -238,6 +241,38 @@ class Column:
     def values(self) -> tuple[str, ...]:
         """The published codes, in published order."""
         return tuple(self.positions)
+
+    @functools.cached_property
+    def _in_order(self) -> list[str]:
+        return sorted(self.positions)
+
+    def beginning(self, prefix: str) -> Sequence[str]:
+        """The codes that begin so, ascending: found in a long list without looking at all of it."""
+        codes = self._in_order
+        return codes[
+            bisect.bisect_left(codes, prefix) : bisect.bisect_right(codes, prefix, key=lambda code: code[: len(prefix)])
+        ]
+
+    def nearest(self, code: str) -> str:
+        """The few codes most like `code`, best first. In a long list those that begin as it does, as far as any do."""
+        if len(self.codes) <= MAX_COMPARED:
+            return nearest(code, self.values, quote=True)
+        for length in range(min(len(code), MAX_CODE_CHARACTERS), 0, -1):
+            alike = [each for way in {code, code.upper(), code.lower()} for each in self.beginning(way[:length])]
+            if len(alike) >= NEAREST:
+                break
+        else:
+            alike = self._in_order
+        return nearest(code, sorted(alike)[:: 1 + len(alike) // MAX_COMPARED], quote=True)
+
+    @functools.cached_property
+    def spellings(self) -> Mapping[str, Sequence[str]]:
+        """For each code and label, letter case and accents aside, the codes that are meant."""
+        found: dict[str, list[str]] = {}
+        for code in self.codes:
+            for spelling in {folded(code.value), folded(code.label)}:
+                found.setdefault(spelling, []).append(code.value)
+        return found
 
     @property
     def not_asked(self) -> str | None:

@@ -26,7 +26,7 @@ from broker_common.query.condition import (
     Presence,
     Under,
 )
-from broker_common.query.dictionary import Column, ColumnType, EventTable, listed, nearest, shown
+from broker_common.query.dictionary import Column, ColumnType, EventTable, listed, shown
 from broker_common.query.remedies import (
     instead_of_code,
     instead_of_date,
@@ -75,7 +75,7 @@ def like(column: Column, pattern: str) -> Condition:
             problem=phrase("like takes the beginning of a code, with one % at its end"),
             instead=instead_of_pattern(column, pattern),
         )
-    codes = [code for code in column.values if code.startswith(prefix)]
+    codes = column.beginning(prefix)
     if not codes:
         raise _unknown_code(column, pattern, instead_of_prefix(column, prefix))
     return equal(column, codes) if len(codes) <= MAX_LITERALS else _whole_branches(column, pattern, codes)
@@ -326,7 +326,7 @@ def _unknown_code(column: Column, value: str, instead: str) -> InvalidRequestErr
         "UNKNOWN_CODE",
         column=column.name,
         value=shown(value),
-        nearest=nearest(value, column.values, quote=True),
+        nearest=column.nearest(value),
         codes=listed(column.values, quote=True),
         instead=instead,
     )

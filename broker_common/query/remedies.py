@@ -5,15 +5,13 @@ Each `instead_of_...` gives that detail of an error (`broker_common.errors`); if
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Mapping
 from datetime import date
 
 from broker_common.language import phrase
 from broker_common.query.canonical import literal_text
 from broker_common.query.condition import Literal
-from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary, folded, listed, nearest, shown
+from broker_common.query.dictionary import Column, ColumnType, Dictionary, folded, listed, shown
 
 _YEAR_FIRST = re.compile(r"([0-9]{4})[-/. ]([0-9]{1,2})[-/. ]([0-9]{1,2})|([0-9]{4})([0-9]{2})([0-9]{2})")
 _DAY_FIRST = re.compile(r"([0-9]{1,2})[-/. ]([0-9]{1,2})[-/. ]([0-9]{4})")
@@ -35,17 +33,8 @@ def to_type(text: str) -> str:
 
 def spelled_otherwise(column: Column, value: str) -> str | None:
     """The published code of which `value` is another spelling, or the label; None if there is none, or are several."""
-    found = _spellings(column.codes).get(folded(value), ())
+    found = column.spellings.get(folded(value), ())
     return found[0] if len(found) == 1 else None
-
-
-@functools.lru_cache(maxsize=8)
-def _spellings(codes: tuple[Code, ...]) -> Mapping[str, list[str]]:
-    spellings: dict[str, list[str]] = {}
-    for code in codes:
-        for spelling in {folded(code.value), folded(code.label)}:
-            spellings.setdefault(spelling, []).append(code.value)
-    return spellings
 
 
 def instead_of_code(column: Column, value: str) -> str:
@@ -53,7 +42,7 @@ def instead_of_code(column: Column, value: str) -> str:
     found = spelled_otherwise(column, value)
     if found is not None:
         return phrase("Type it letter for letter: {code}", code=literal_text(found))
-    if value.endswith("%") and any(code.startswith(value[:-1]) for code in column.values):
+    if len(value) > 1 and value.endswith("%") and column.beginning(value[:-1]):
         return phrase(
             "Codes that begin so are named with like: {text}", text=f"{column.name} like {literal_text(value)}"
         )
@@ -71,13 +60,12 @@ def instead_of_variable(name: str, dictionary: Dictionary) -> str:
 
 def instead_of_prefix(column: Column, prefix: str) -> str:
     """For `like` with a beginning that no published code has."""
-    near = nearest(prefix, column.values, quote=True)
     return phrase(
         "No published code of '{column}' begins with {prefix}. The nearest are {nearest}; 'tripartite researcher dictionary "
         "{column}' lists all.",
         column=column.name,
         prefix=literal_text(shown(prefix)),
-        nearest=near,
+        nearest=column.nearest(prefix),
     )
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
+from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary, EventTable
 from deploy.synthetic.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 
-__all__ = ["CENSUS_DICTIONARY", "CHANGES", "HEALTH_DICTIONARY", "LANGUAGES", "put_in_place", "relabelled"]
+__all__ = ["CENSUS_DICTIONARY", "CHANGES", "HEALTH_DICTIONARY", "LANGUAGES", "STAYS", "put_in_place", "relabelled"]
 
 
 def _each(change: Callable[[Column], Column]) -> Callable[[Dictionary], Dictionary]:
@@ -91,3 +91,49 @@ LANGUAGES: Final = Dictionary(
     )
 )
 """Few language variables with few values, for tests that name all of them."""
+
+
+_HEART: Final = (
+    Code("I20-I25", "Ischaemic heart diseases"),
+    Code("I20", "Angina pectoris", under=("I20-I25",)),
+    Code("I21", "Acute myocardial infarction", under=("I20-I25",)),
+    Code("I21.0", "Of the anterior wall", under=("I21",)),
+    # Two ways up.
+    Code("I25.5", "Ischaemic cardiomyopathy", under=("I20-I25", "I42")),
+    Code("I42", "Cardiomyopathy"),
+    Code("J45", "Asthma"),
+)
+# Hierarchies and events, and a column of one name in people, and in both tables.
+STAYS: Final = Dictionary(
+    (
+        Column(name="age", type=ColumnType.INTEGER, description="Age.", maximum=130),
+        Column(name="sex", type=ColumnType.CODE, description="Sex.", codes=(Code("female", "F"), Code("male", "M"))),
+        Column(name="diagnosis", type=ColumnType.CODE, description="Ever had.", multi_valued=True, codes=_HEART),
+        Column(name="day", type=ColumnType.DATE, description="Of birth."),
+    ),
+    (
+        EventTable(
+            "hospitalisation",
+            "Stays in hospital.",
+            (
+                Column(name="cause", type=ColumnType.CODE, description="Main cause.", codes=_HEART),
+                Column(name="admitted", type=ColumnType.DATE, description="Day of admission."),
+                Column(name="days", type=ColumnType.INTEGER, description="Length of stay.", maximum=1_000),
+                Column(name="day", type=ColumnType.DATE, description="Day of discharge."),
+            ),
+        ),
+        EventTable(
+            "prescription",
+            "Drugs that were dispensed.",
+            (
+                Column(
+                    name="drug",
+                    type=ColumnType.CODE,
+                    description="By class.",
+                    codes=(Code("C07", "Beta blockers"), Code("C10", "Statins")),
+                ),
+                Column(name="day", type=ColumnType.DATE, description="Day."),
+            ),
+        ),
+    ),
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +16,8 @@ import numpy as np
 import tomli_w
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
+from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY, STAYS
+from fakes.obvious_criteria import ObviousPerson, meets
 from fakes.registries import made_names
 from fakes.world import make_policy
 from fuzz.target import Cut, Finding, Target, ValueT, fresh_path, joined, require
@@ -40,7 +41,8 @@ from broker_common.privacy.accounting import parse_max_belief
 from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.privacy.policy import Policy, parse_policy, verify_policy
 from broker_common.query.canonical import canonical_bytes, describe
-from broker_common.query.condition import Condition, parse_date
+from broker_common.query.certainty import Certainty, certainty
+from broker_common.query.condition import AllOf, AnyOf, Condition, parse_date
 from broker_common.query.condition_wire import condition_from_wire
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Dictionary
@@ -101,18 +103,53 @@ def _few_people() -> dict[str, Stored]:
     return people
 
 
-def verify_condition(condition: Condition) -> None:
-    """What holds of every condition: one message, one canonical form, one text, and one meaning."""
-    again = condition_from_wire(condition.to_wire(), HEALTH_DICTIONARY)
+def _verify_forms(condition: Condition, dictionary: Dictionary) -> None:
+    """One message, one canonical form and one text."""
+    again = condition_from_wire(condition.to_wire(), dictionary)
     require(again == condition, "a condition is read back from its message")
     require(canonical_bytes(again) == canonical_bytes(condition), "equal conditions have equal canonical bytes")
     try:
-        read = parse_condition(describe(condition), HEALTH_DICTIONARY)
+        read = parse_condition(describe(condition), dictionary)
     except InvalidRequestError as error:
         # Written out in full it may be longer than a text may be.
         require(error.code == "CRITERIA_TOO_LARGE", "a condition is read back from its text")
     else:
         require(read == condition, "a condition is read back from its text")
+
+
+_PATIENTS = (
+    ObviousPerson({}),
+    ObviousPerson(
+        {"age": {70}, "sex": {"male"}, "diagnosis": {"I21.0", "J45"}, "day": {date(1941, 2, 3)}},
+        {
+            "hospitalisation": [
+                {"cause": "I21", "admitted": date(2005, 6, 7), "days": 12, "day": date(2005, 6, 19)},
+                {"cause": None, "admitted": date(2010, 1, 1), "days": 1, "day": None},
+                {"cause": "I25.5", "admitted": None, "days": 4, "day": None},
+            ],
+            "prescription": [{"drug": "C07", "day": date(2005, 6, 20)}],
+        },
+    ),
+)
+
+
+def _verify_of_events(condition: Condition, data: bytes) -> None:
+    """What holds of every condition, and that it is true or false of whoever there is, as its certainty has it."""
+    del data
+    _verify_forms(condition, STAYS)
+    sure = certainty(condition, STAYS)
+    for person in _PATIENTS:
+        is_met = meets(condition, person, STAYS)
+        require(is_met != meets(negate(condition), person, STAYS), "everybody meets a condition or its negation")
+        require(sure is None or is_met == (sure is Certainty.EVERYBODY), "what is certain is so")
+    groups = condition.parts if isinstance(condition, AllOf | AnyOf) else (condition,)
+    together = max(sum(meets(group, person, STAYS) for group in groups) for person in _PATIENTS)
+    require(together <= most_in(groups, STAYS), "nobody is in more groups than can be")
+
+
+def verify_condition(condition: Condition) -> None:
+    """What holds of every condition: one message, one canonical form, one text, and one meaning."""
+    _verify_forms(condition, HEALTH_DICTIONARY)
     marks = [np.empty(_FEW, dtype=np.bool_) for _ in range(2)]
     for each, found in zip((condition, negate(condition)), marks, strict=True):
         compile_condition(each, HEALTH_DICTIONARY).mark(_few_people(), found, Scratch(_FEW))
@@ -179,6 +216,28 @@ def _criteria_seeds() -> dict[str, bytes]:
         "bad sides": b"'age' >= 65 1 <= age <= 2 last_admission_date > 2010-1-1 and sex = null",
         "bad quote": b"census_division = 'it''s'",
         "bad statement": b"age > 1; drop table people",
+    }
+
+
+def _event_seeds() -> dict[str, bytes]:
+    return {
+        "under": b"diagnosis under 'I20-I25' and diagnosis not under ('I21', 'I42')",
+        "any": b"any(hospitalisation where cause under 'I21' and admitted between '2005-01-01' and '2005-12-31')",
+        "any at all": b"not any(prescription) or any(hospitalisation)",
+        "count": b"count(hospitalisation where not (days < 3 or cause is null)) >= 3 and age >= 65",
+        "equal": b"count(prescription where drug in ('C07', 'C10')) = 2 or 5 <> count(prescription)",
+        "between": b"count(hospitalisation) between 2 and 5 and count(prescription) in (0, 1)",
+        "beginning": b"any(hospitalisation where cause like 'I21%' or day > '2010-01-01')",
+        "bad column": b"cause under 'I21'",
+        "bad person": b"any(prescription where age > 3)",
+        "bad events": b"any(stays)",
+        "bad nesting": b"any(prescription where any(hospitalisation))",
+        "bad count": b"count(prescription) >= 0 or count(prescription) < 0 or count(prescription)",
+        "bad any": b"any(prescription where drug = 'C07') >= 2",
+        "bad bounds": b"count(prescription) between 5 and 2",
+        "bad habits": b"exists(prescription, prescription.drug == C07 && cause under in (I20, I21)",
+        "bad where": b"any prescription where drug = C07 and count hospitalisation > 3",
+        "bad branch": b"sex under 'male' or diagnosis under 'I2%'",
     }
 
 
@@ -665,6 +724,19 @@ TARGETS: Mapping[str, Target[Any]] = {
                 b"$$",
                 b"::",
             ),
+        ),
+    ),
+    "criteria_of_events": Target(
+        parse=lambda data: _read(parse_condition, data, STAYS),
+        check=_verify_of_events,
+        covers=(parse_condition, parse_syntax, condition_from_wire),
+        seeds=_event_seeds,
+        codes=CRITERIA_CODES | {"CRITERIA_SYNTAX"},
+        words=(
+            *(name.encode() for name in STAYS.names),
+            *(name.encode() for table in STAYS.events for name in (table.name, *table.names)),
+            *(b"any(", b"count(", b" where ", b" under ", b" under (", b" not under ", b") >= 3", b") between 1 and 4"),
+            *(b" and ", b" or ", b" not ", b"(", b")", b"'I21'", b"'I2%'", b"'I20-I25'", b", ", b".", b"exists(", b"0"),
         ),
     ),
     "question": Target(
