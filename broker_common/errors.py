@@ -503,6 +503,11 @@ REASONS: Mapping[str, Reason] = {
         "The charges of persons say nothing of what their households were counted for, nor the other way round. Propose a policy "
         "with --subject {subject}; to let less be learned of each, lower --max-belief, or end the service with 'tripartite census shutdown'.",
     ),
+    "LINKAGE_FIXED": Reason(
+        RefusedError,
+        "Records are linked by linkage '{name}' since the first load, and stay so.",
+        "Propose a policy with --linkage {name}. Another linkage needs a deployment of its own, with a budget of its own.",
+    ),
     "NOTHING_FITS": Reason(
         RefusedError,
         "The service stays shut down: the policy admits no answer beside what has been charged and answered.",

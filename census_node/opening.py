@@ -19,6 +19,7 @@ from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.dashboard.beside import dashboard_beside, watch_certificates
 from broker_common.monitoring import Monitor
+from broker_common.privacy.policy import verify_linkage
 from broker_common.privacy.report import Charges
 from broker_common.rpc.cards import CardService
 from broker_common.rpc.channel import Peer
@@ -165,6 +166,7 @@ class CensusHome(AgencyHome[CensusState]):
                 policy, dictionary = state.policy, self.dictionaries.newest(state)
             if policy is not None:
                 verify_delays(policy, self.config.people)
+                verify_linkage(policy, dictionary.linkage)
             linkage = self.linkage_keys.chain_for_load(in_force, dictionary.id_form)
             if before:
                 # SECURITY: whoever could change the numbers of subjects could let charges fall on others.

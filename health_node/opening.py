@@ -16,7 +16,7 @@ from broker_common.crypto.certificates import TlsCredentials
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.dashboard.beside import dashboard_beside, watch_certificates
 from broker_common.monitoring import Monitor
-from broker_common.privacy.policy import Policy
+from broker_common.privacy.policy import Policy, verify_linkage
 from broker_common.rpc.cards import CardService
 from broker_common.rpc.server import NodeServer, StopSignal, every, log_stages, together
 from broker_common.storage.agency import AgencyHome
@@ -86,6 +86,7 @@ class HealthHome(AgencyHome[HealthState]):
         with self.home.noting_refused_load(), self.journal() as journal, self.loads.loading(os.urandom) as load:
             if policy is not None:
                 verify_fits(policy, self.config.places)
+                verify_linkage(policy, HEALTH_DICTIONARY.linkage)
             with journal.reading() as state:
                 in_force, dictionary = state.linkage, self.dictionaries.newest(state)
             linkage = self.linkage_keys.chain_for_load(in_force, dictionary.id_form)
