@@ -69,7 +69,7 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One policy. Field by field in deploy/README.md."""
 
     # Version of this list of fields; before 6 there was neither `linkage` nor `declared_linked_percent`.
-    format: Annotated[int, Meta(ge=5, le=NEWEST_FORMAT)] = NEWEST_FORMAT
+    format: Annotated[int, Meta(ge=5, le=6)] = 6
     # Who is charged for an answer: everyone (`strict`), or the people in its sample (`per_person`).
     accounting: Accounting
     # Whose language one budget protects under `per_person`: a person's, or that of all people of one household, who stay
