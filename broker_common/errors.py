@@ -442,7 +442,7 @@ REASONS: Mapping[str, Reason] = {
     "LINKAGE_MISMATCH": Reason(
         RefusedError,
         "The two agencies do not link their records alike: only one of them has changed the key, or their dictionaries name "
-        "different forms of ids. Nothing was charged.",
+        "different forms of ids or linkages. Nothing was charged.",
         "Ask again when both do; their operators know when.",
     ),
     "ROSTER_NOT_IN_FORCE": Reason(

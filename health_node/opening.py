@@ -86,9 +86,10 @@ class HealthHome(AgencyHome[HealthState]):
         with self.home.noting_refused_load(), self.journal() as journal, self.loads.loading(os.urandom) as load:
             if policy is not None:
                 verify_fits(policy, self.config.places)
-                verify_linkage(policy, HEALTH_DICTIONARY.linkage)
             with journal.reading() as state:
                 in_force, dictionary = state.linkage, self.dictionaries.newest(state)
+            if policy is not None:
+                verify_linkage(policy, dictionary.linkage)
             linkage = self.linkage_keys.chain_for_load(in_force, dictionary.id_form)
             report = load_people(
                 source,
