@@ -442,7 +442,7 @@ REASONS: Mapping[str, Reason] = {
     "LINKAGE_MISMATCH": Reason(
         RefusedError,
         "The two agencies do not link their records alike: only one of them has changed the key, or their dictionaries name "
-        "different forms of ids. Nothing was charged.",
+        "different forms of ids or linkages. Nothing was charged.",
         "Ask again when both do; their operators know when.",
     ),
     "ROSTER_NOT_IN_FORCE": Reason(
@@ -502,6 +502,11 @@ REASONS: Mapping[str, Reason] = {
         "Budgets are for each {subject} since the first answer was charged, and stay so.",
         "The charges of persons say nothing of what their households were counted for, nor the other way round. Propose a policy "
         "with --subject {subject}; to let less be learned of each, lower --max-belief, or end the service with 'tripartite census shutdown'.",
+    ),
+    "LINKAGE_FIXED": Reason(
+        RefusedError,
+        "Records are linked by linkage '{name}' since the first load, and stay so.",
+        "Propose a policy with --linkage {name}. Another linkage needs a deployment of its own, with a budget of its own.",
     ),
     "NOTHING_FITS": Reason(
         RefusedError,

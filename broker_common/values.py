@@ -9,13 +9,16 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NoReturn, Protocol
+from typing import Literal, NoReturn, Protocol, TypeAlias
 
 PSEUDONYM_BYTES = 16
 QUERY_ID_BYTES = 16
 HASH_BYTES = 32
 # Of one question, and so of its answer.
 MOST_CELLS = 16
+
+Linkage: TypeAlias = Literal["complementary", "household", "nominative"]
+"""By what the two agencies' records are linked: a card at both sides, an address, or names in a register of the census agency's own."""
 
 
 class Clock(Protocol):

@@ -20,6 +20,7 @@ from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.dashboard.beside import dashboard_beside, watch_certificates
 from broker_common.monitoring import Monitor
+from broker_common.privacy.policy import verify_linkage
 from broker_common.privacy.report import Charges
 from broker_common.rpc.cards import CardService
 from broker_common.rpc.channel import Peer
@@ -49,7 +50,7 @@ from census_node.node import CensusNode, Keys
 from census_node.operator.operating import Confirmation, Done, adopt, sign_again
 from census_node.operator.proposals import Proposal, ProposalFolder
 from census_node.query.admission import Recovered
-from census_node.registry.loading import ID_COLUMNS, LoadReport, read_registry, verify_declared, verify_delays
+from census_node.registry.loading import LoadReport, id_columns, read_registry, verify_declared, verify_delays
 from census_node.registry.registry import OpenRegistries, forget_old_loads
 from census_node.registry.relinking import relink_registry
 from census_node.registry.rosters import KeptRoster, RosterBook, RosterFolder
@@ -172,8 +173,9 @@ class CensusHome(AgencyHome[CensusState]):
                 policy, dictionary = state.policy, self.dictionaries.newest(state)
             if policy is not None:
                 verify_delays(policy, self.config.people)
+                verify_linkage(policy, dictionary.linkage)
             linkage = self.linkage_keys.chain_for_load(in_force, dictionary.id_form)
-            plan = plan_for(self.home.path, source, ID_COLUMNS, dictionary)
+            plan = plan_for(self.home.path, source, id_columns(dictionary), dictionary)
             if before:
                 # SECURITY: whoever could change the numbers of subjects could let charges fall on others.
                 self.loads.verify(journal, before, commitments)

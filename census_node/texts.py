@@ -122,6 +122,8 @@ PLOT_TYPICAL = "typical belief about whoever was charged most: {belief}"
 POLICY = """\
 Policy {policy_hash}, signed by the census agency with key {key_id}
   accounting        {accounting}
+  linkage           {linkage}
+  linked share      {declared}
   max belief        {max_belief} (odds move by at most {param}; {cap} units)
   max answers       {max_answers}
   scales            {scales}
@@ -139,6 +141,13 @@ ACCOUNTING = {
     "strict": "strict: an answer is charged to everybody",
     "per_person": "per_person: an answer is charged to the people in its sample, a budget for each {subject}",
 }
+LINKAGE = {
+    "complementary": "complementary: by the same id of a person at both agencies",
+    "household": "household: by address; everybody who lives where somebody matches is counted",
+    "nominative": "nominative: by names, in a register of the census agency's own",
+}
+DECLARED_LINKED = "{percent} % of the people in the census are linked, as the agency declares"
+DECLARED_NOTHING = "the agency declares none"
 NO_END = "no end"
 SHUT_DOWN = "The service is shut down. Answers charged before still go out."
 AUDITED_HELP = "Change the key although samples are kept: the auditor has been on site, or need not come."
@@ -218,6 +227,7 @@ NO_REASON = "none was given"
 CONFIRM_HELP = "Adopt a policy that gives less than the one in force; signed with the operator's key."
 ACCOUNTING_HELP = "Who is charged for an answer: everyone, or the people in its sample."
 SUBJECT_HELP = "Whose language one budget protects under per_person; strict charges everyone alike and has 'person'."
+LINKAGE_HELP = "By what records are linked, as the dictionaries say; 'household' needs --subject household."
 MAX_BELIEF_HELP = "No belief about one person may pass this; an exact decimal between 0.5 and 1."
 SCALES_HELP = "Noise scales that may be asked for, like 10-50 or 5,10,30."
 FROM_HELP = "Start from this file, a whole policy as JSON, instead of the policy in force."
@@ -226,6 +236,7 @@ SETTING_HELP = {
     "forward_delay_ms": "A sample leaves the health node at the first tick this long after the question.",
     "quote_lifetime_ms": "How long a quote stands.",
     "open_quotes": "Open quotes per researcher.",
+    "declared_linked_percent": "Of a hundred people in the census, so many are linked, as the agency declares; 0: nothing declared.",
     "max_answers": "The service shuts down after so many answers; 0: no such end.",
     "answer_retention_ms": "How long an answer waits for its researcher.",
     "researcher_answers": "Answers of one researcher whose samples are kept at the same time; 0: any number.",

@@ -132,6 +132,9 @@ class HealthNode:
             ticket.verify_policy(policy.hash)
             places = self._places()
             verify_fits(policy, places)
+            if policy.linkage != dictionary.linkage:
+                # SECURITY: the census agency would charge others than those of whom a record decides.
+                raise RefusedError("LINKAGE_MISMATCH")
         condition = condition_from_wire(request.criteria, dictionary)
         if len(request.criteria_nonce) != SALT_BYTES:
             raise InvalidRequestError("MALFORMED_MESSAGE", problem="the criteria nonce is not 32 bytes")

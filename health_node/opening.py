@@ -17,7 +17,7 @@ from broker_common.crypto.certificates import TlsCredentials
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.dashboard.beside import dashboard_beside, watch_certificates
 from broker_common.monitoring import Monitor
-from broker_common.privacy.policy import Policy
+from broker_common.privacy.policy import Policy, verify_linkage
 from broker_common.rpc.cards import CardService
 from broker_common.rpc.server import NodeServer, StopSignal, every, log_stages, together
 from broker_common.storage.agency import AgencyHome
@@ -95,6 +95,8 @@ class HealthHome(AgencyHome[HealthState]):
                 verify_fits(policy, self.config.places)
             with journal.reading() as state:
                 in_force, dictionary = state.linkage, self.dictionaries.newest(state)
+            if policy is not None:
+                verify_linkage(policy, dictionary.linkage)
             linkage = self.linkage_keys.chain_for_load(in_force, dictionary.id_form)
             plan = plan_for(self.home.path, source, (HEALTH_CARD_COLUMN,), dictionary)
             report = load_people(

@@ -27,6 +27,7 @@ from broker_common.privacy.accounting import (
     parse_max_belief,
     price,
 )
+from broker_common.values import Linkage
 
 # As a document, with every scale that it may have.
 MAX_POLICY_BYTES = 32_768
@@ -45,6 +46,10 @@ _ACCOUNTINGS: tuple[Accounting, ...] = get_args(Accounting)
 # Whose language a budget protects, from the subject that is charged most for an answer.
 Subject: TypeAlias = Literal["household", "person"]
 _SUBJECTS: tuple[Subject, ...] = get_args(Subject)
+NEWEST_FORMAT = 6
+# Since then a policy says how records are linked.
+_LINKAGE_FORMAT = 6
+_LINKAGE_FIELDS = frozenset({"linkage", "declared_linked_percent"})
 # What keeps timing from telling; longer is safer. Tick 0 voids both.
 _DELAYS = ("forward_delay_ms", "release_tick_ms")
 # As long as a health node waits for one attempt, unless its operator sets another time: longer delays answer nobody.
@@ -63,13 +68,18 @@ class Weakness(NamedTuple):
 class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One policy. Field by field in deploy/README.md."""
 
-    # Version of this list of fields.
-    format: Annotated[int, Meta(ge=5, le=5)] = 5
+    # Version of this list of fields; before 6 there was neither `linkage` nor `declared_linked_percent`.
+    format: Annotated[int, Meta(ge=5, le=6)] = 6
     # Who is charged for an answer: everyone (`strict`), or the people in its sample (`per_person`).
     accounting: Accounting
     # Whose language one budget protects under `per_person`: a person's, or that of all people of one household, who stay
     # together. It stays what it was at the first charge.
     subject: Subject = "person"
+    # By what the two agencies' records are linked, the same as in their dictionaries: `complementary` (a card at both sides),
+    # `household` (an address; `subject` is `household` then) or `nominative` (names in a register of the census agency's own).
+    linkage: Linkage = "complementary"
+    # Of a hundred people in the census, so many are linked, as the agency declares; nothing computes it. 0: nothing is declared.
+    declared_linked_percent: Annotated[int, Meta(ge=0, le=100)] = 0
     # No belief about one person, starting from 1/2, may pass this. Exact decimal.
     max_belief: Annotated[str, Meta(max_length=MAX_BELIEF_CHARS)]
     # After so many answers, all questions and studies together, the service is shut down; 0: no such end.
@@ -246,8 +256,11 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def document(self) -> bytes:
-        """The canonical bytes: sorted keys, no white space."""
-        return msgspec.json.encode(self, order="sorted")
+        """The canonical bytes: sorted keys, no white space, the fields of its own format."""
+        fields = msgspec.to_builtins(self)
+        if self.format < _LINKAGE_FORMAT:
+            fields = {name: value for name, value in fields.items() if name not in _LINKAGE_FIELDS}
+        return msgspec.json.encode(fields, order="sorted")
 
     @property
     def hash(self) -> bytes:
@@ -290,12 +303,31 @@ def verify_policy(policy: Policy) -> None:
         InvalidRequestError: INVALID_VALUE.
     """
     cap = policy.cap
+    if policy.format < _LINKAGE_FORMAT and (policy.linkage != "complementary" or policy.declared_linked_percent):
+        raise _invalid(f"says how records are linked, for which it needs format {_LINKAGE_FORMAT}")
+    if policy.linkage == "household" and policy.subject != "household":
+        raise _invalid("links households, so that its subject must be the household")
     if list(policy.scales) != sorted(set(policy.scales)):
         raise _invalid("lists scales that are not ascending and distinct")
     if price(policy.scales[-1]) > cap:
         raise _invalid("admits no scale that its own cap pays for")
     if policy.accounting == "strict" and policy.subject != "person":
         raise _invalid("names a subject, but strict accounting charges everyone alike")
+
+
+def verify_linkage(policy: Policy, linkage: Linkage) -> None:
+    """Return only if a load whose dictionary has this linkage may serve under the policy.
+
+    Raises:
+        InvalidRequestError: LOAD_REFUSED.
+    """
+    if policy.linkage != linkage:
+        raise InvalidRequestError(
+            "LOAD_REFUSED",
+            problem=f"its dictionary has linkage {linkage}, and the policy in force has linkage {policy.linkage}",
+            remedy="Load data whose dictionary has the policy's linkage, or, while nothing was ever loaded, adopt a policy with "
+            "the dictionary's.",
+        )
 
 
 @lru_cache(maxsize=16)

@@ -20,13 +20,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, get_args
 
 import msgspec
 from tripartite.v1 import dictionary_pb2
 
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
+from broker_common.values import Linkage
 
 MULTI_VALUE_SEPARATOR = ";"
 
@@ -58,8 +59,6 @@ _RESERVED = frozenset(
     }
 )
 
-Linkage: TypeAlias = Literal["complementary", "household", "nominative"]
-"""By what the two agencies' records are linked: a card at both sides, a postal address, or names in a register of the census agency's own."""
 USUAL_ID_FORM = "ontario_health_card"
 USUAL_LINKAGE: Linkage = "complementary"
 

@@ -21,8 +21,8 @@ from broker_common.query.dictionary import (
     ColumnType,
     Dictionary,
     EventTable,
-    Linkage,
 )
+from broker_common.values import Linkage
 
 # Several columns of 100,000 codes each, with their labels in two languages.
 MAX_DOCUMENT_BYTES = 256 * 1024 * 1024

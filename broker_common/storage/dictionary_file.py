@@ -46,12 +46,12 @@ from broker_common.query.dictionary import (
     ColumnType,
     Dictionary,
     EventTable,
-    Linkage,
     listed,
     nearest,
     shown,
 )
 from broker_common.storage.code_lists import made_code, read_code_list, read_text, verify_codes, wrong_at
+from broker_common.values import Linkage
 
 FILE_NAME: Final = "dictionary.toml"
 """What a home calls its dictionary."""

@@ -249,6 +249,8 @@ class CensusState(StoreState):
             self._verify_confirmed(entry, event, policy, weaker)
         # SECURITY: what was charged to persons says nothing of what their households were counted for, nor the other way round.
         self._require(entry, self.subject in {None, policy.subject}, "SUBJECT_FIXED")
+        before = policy if self.policy is None or not self.load else self.policy
+        self._require(entry, policy.linkage == before.linkage, "LINKAGE_FIXED")
         self.policy, self.policy_hash, self.adopted = policy, policy.hash.hex(), event
         # A service that is shut stays shut; a policy alone never reopens it.
         self._must_shut_down = not self.shut_down and not self.anything_fits

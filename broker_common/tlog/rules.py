@@ -41,6 +41,7 @@ RULES: Final[Mapping[str, str]] = {
     "SHUTDOWN_REASON": "the budget shuts a service down that something fits in, or the operator one that nothing does",
     "REOPENED_WHILE_OPEN": "a service is reopened that is not shut down",
     "SUBJECT_FIXED": "a policy names another subject of budgets than the one that the first answer was charged to",
+    "LINKAGE_FIXED": "a policy names another linkage than the one before it, under which something was loaded",
     "NOTHING_FITS": "a service is reopened that nothing fits in",
     "CHARGE_WITHOUT_POLICY": "something is charged before there is a policy",
     "CHARGE_AFTER_SHUTDOWN": "something is charged while the service is shut down",

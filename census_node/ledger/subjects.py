@@ -186,7 +186,10 @@ def _halves(names: npt.NDArray[np.bytes_]) -> tuple[_Halves, _Halves]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cards:
-    """Pseudonyms, ascending, as two big-endian halves, and the subjects that each of them belongs to."""
+    """Pseudonyms, ascending, as two big-endian halves, and the subjects that each of them belongs to.
+
+    An address stands once for each of its people, who are one household.
+    """
 
     high: _Halves
     low: _Halves
@@ -316,6 +319,8 @@ class Carry:
     def between(cls, known: Known, now: Cards, person_count: int, household_count: int) -> Carry:
         """For each card of the new load that was another subject's when it was last seen: this pair of subjects.
 
+        Of the persons of one address the first stands for it: where there are several, nobody is charged but households.
+
         SECURITY: of households, also for each person who was in another one when they were last seen, by whichever card.
         """
         known_before = now.persons < len(known.homes)
@@ -324,7 +329,8 @@ class Carry:
         for before in (known.cards, known.former):
             for part, at, found in find_ascending((now.high, now.low), before.high, before.low):
                 places = at[found]
-                persons.append(_pairs(now.persons[part][found], before.persons[places]))
+                is_first = np.append(np.ones(1, np.bool_), places[1:] != places[:-1])[: len(places)]
+                persons.append(_pairs(now.persons[part][found][is_first], before.persons[places[is_first]]))
                 households.append(_pairs(now.households[part][found], before.households[places]))
         return cls(*_distinct(persons), *_distinct(households), person_count, household_count)
 

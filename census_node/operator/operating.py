@@ -17,7 +17,7 @@ from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted, Reopened, Shutdown
 from census_node import texts
-from census_node.operator.proposals import Proposal, make_proposal, verify_subject
+from census_node.operator.proposals import Proposal, make_proposal, verify_linkage_kept, verify_subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def adopt(
     """Put a proposed policy in force; the budget shuts the service down at once if nothing fits under it.
 
     Raises:
-        RefusedError: POLICY_IN_FORCE, SUBJECT_FIXED, or POLICY_WEAKER without a confirmation.
+        RefusedError: POLICY_IN_FORCE, SUBJECT_FIXED, LINKAGE_FIXED, or POLICY_WEAKER without a confirmation.
         InvalidRequestError: the proposal is not this agency's; INVALID_VALUE, a confirmation that nothing needs.
     """
     policy = proposal.verify(policy_keys)
@@ -62,6 +62,7 @@ def adopt(
         if policy == before and adopted is not None and adopted.key_id == proposal.key_id:
             raise RefusedError("POLICY_IN_FORCE", what=policy.hash.hex())
         verify_subject(policy, transaction.state)
+        verify_linkage_kept(policy, transaction.state)
         weaker = () if before is None else policy.weakens(before)
         if weaker and confirmation is None:
             raise RefusedError("POLICY_WEAKER", problem="; ".join(weakness.text for weakness in weaker))

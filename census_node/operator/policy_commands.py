@@ -28,6 +28,7 @@ from broker_common.privacy.policy import (
 )
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.orders import verify_reason
+from broker_common.values import Linkage
 from census_node import texts
 from census_node.ledger.samples import bytes_of_samples
 from census_node.opening import CensusHome
@@ -39,6 +40,7 @@ from census_node.operator.proposals import (
     consequences,
     draft,
     make_proposal,
+    verify_linkage_kept,
     verify_subject,
 )
 from census_node.registry.loading import delay_warnings
@@ -77,11 +79,18 @@ def _show_policy(home: Path, as_json: bool) -> None:
         "quote_lifetime": _duration(result["quote_lifetime_ms"]),
         "answer_retention": _duration(result["answer_retention_ms"]),
         "accounting": said(texts.ACCOUNTING[result["accounting"]], subject=said(result["subject"])),
+        "linkage": said(texts.LINKAGE[result["linkage"]]),
+        "declared": _declared_text(in_force),
         "max_answers": result["max_answers"] or said(texts.NO_END),
         "sample_retention": _duration(result["sample_retention_ms"]),
         "quota": _quota_text(in_force, people),
     }
     emit(as_json, result, said(texts.POLICY, **(result | shown)))
+
+
+def _declared_text(policy: Policy) -> str:
+    percent = policy.declared_linked_percent
+    return said(texts.DECLARED_LINKED, percent=percent) if percent else said(texts.DECLARED_NOTHING)
 
 
 def _policy(state: CensusState, people: int) -> dict[str, Any]:
@@ -161,6 +170,7 @@ def _number_options(command: Callable[..., None]) -> Callable[..., None]:
 @json_option
 @click.option("--accounting", type=click.Choice(get_args(Accounting)), help=texts.ACCOUNTING_HELP)
 @click.option("--subject", type=click.Choice(get_args(Subject)), help=texts.SUBJECT_HELP)
+@click.option("--linkage", type=click.Choice(get_args(Linkage)), help=texts.LINKAGE_HELP)
 @click.option("--max-belief", "max_belief", metavar="DECIMAL", help=texts.MAX_BELIEF_HELP)
 @click.option("--scales", type=_Scales(), metavar="SCALES", help=texts.SCALES_HELP)
 @_number_options
@@ -187,6 +197,7 @@ def propose(home: Path, as_json: bool, source: Path | None, **settings: Any) -> 
             raise RefusedError("POLICY_IN_FORCE", what=proposed.hash.hex())
         # Before it is signed: nobody could adopt it.
         verify_subject(proposed, state)
+        verify_linkage_kept(proposed, state)
         meaning = consequences(proposed, state)
         warnings = (*meaning.warnings, *delay_warnings(proposed, opened.config.people))
         return proposed, replace(meaning, warnings=warnings)

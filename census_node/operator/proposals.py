@@ -20,7 +20,7 @@ from broker_common.crypto.signing import SigningKey, VerifyKey, key_named
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.language import joined, phrase
 from broker_common.privacy.accounting import answers_left, price
-from broker_common.privacy.policy import MAX_POLICY_BYTES, Policy, parse_policy, parse_signed_policy
+from broker_common.privacy.policy import MAX_POLICY_BYTES, NEWEST_FORMAT, Policy, parse_policy, parse_signed_policy
 from broker_common.storage.durable import make_folder, replace_file
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import MAX_TEXT_CHARACTERS
@@ -128,7 +128,7 @@ def draft(base: bytes | Policy, changes: dict[str, Any]) -> Policy:
             base = msgspec.json.decode(base, type=Policy)
         except ValueError as error:
             raise _invalid("--from", f"does not hold a policy ({error})", texts.FROM_REMEDY) from error
-    drafted = msgspec.structs.replace(base, **changes)
+    drafted = msgspec.structs.replace(base, format=NEWEST_FORMAT, **changes)
     if drafted.accounting == "strict" and drafted.subject == "household":
         raise _invalid(texts.HOUSEHOLD_BUDGET, texts.HOUSEHOLD_STRICT, texts.HOUSEHOLD_REMEDY)
     # Read back from its own bytes, because making a value checks none of its limits.
@@ -143,6 +143,16 @@ def verify_subject(policy: Policy, state: CensusState) -> None:
     """
     if state.subject not in {None, policy.subject}:
         raise RefusedError("SUBJECT_FIXED", subject=state.subject)
+
+
+def verify_linkage_kept(policy: Policy, state: CensusState) -> None:
+    """Return only if this policy links records as they were linked when something was loaded.
+
+    Raises:
+        RefusedError: LINKAGE_FIXED.
+    """
+    if state.policy is not None and state.load and policy.linkage != state.policy.linkage:
+        raise RefusedError("LINKAGE_FIXED", name=state.policy.linkage)
 
 
 @dataclass(frozen=True, slots=True)

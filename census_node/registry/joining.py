@@ -3,7 +3,7 @@
 Invariants. For every person number there is one place. The top bit says whether the person's card stands there; where it is 0
 the place is pseudo-random among those where somebody stands, so that a gather by all of them touches the same memory whoever is
 linked. Further cards of somebody stand in a short list, ascending by person. Whoever has a card in the roster and in the load is
-joined, and nobody else.
+joined, and nobody else. Where households are linked, the card is their address: all who have it have its place.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from broker_common.values import Randomness
 from census_node.ledger.passes import JOINED, CardPlaces, Numbers
-from census_node.ledger.subjects import find_ascending, halves_of
+from census_node.ledger.subjects import Halves, find_ascending, halves_of
 from census_node.registry.registry import Registry
 from census_node.registry.rosters import KeptRoster
 
@@ -51,9 +51,12 @@ def join(
     start = 0
     try:
         for piece in pieces:
-            for part, at, found in find_ascending(halves_of(piece), cards.high, cards.low):
-                places = (np.flatnonzero(found) + start + part.start).astype(np.uint32)
-                further.append(_enter(place, cards.persons[at[found]], places))
+            high, low = halves_of(piece)
+            # The cards are looked for, not the roster's names: of those who are linked by an address several have one.
+            here = _between(cards.high, high)
+            for part, at, found in find_ascending((cards.high[here], cards.low[here]), high, low):
+                persons = cards.persons[here][part][found]
+                further.append(_enter(place, persons, (at[found] + start).astype(np.uint32)))
             start += len(piece)
             # Or all cards would stand in memory before the last of them is found.
             registry.let_cards_go()
@@ -68,6 +71,13 @@ def join(
         people=start,
         cards=CardPlaces.of(place, *_by_person(further), roster.places),
     )
+
+
+def _between(cards: Halves, piece: Halves) -> slice:
+    """The cards that can stand in a piece of a roster."""
+    if not len(piece):
+        return slice(0)
+    return slice(int(np.searchsorted(cards, piece[0])), int(np.searchsorted(cards, piece[-1], side="right")))
 
 
 def _enter(place: Numbers, people: Numbers, at: Numbers) -> _Further:

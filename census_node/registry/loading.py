@@ -5,6 +5,9 @@ household and all values are the same as in the first of them; otherwise the fir
 cannot be linked and is left out, counted apart from the rows that are wrong. Of several rows with one card the first
 stays. Cards become pseudonyms here, ids of persons and households numbers (`subjects`); they are kept nowhere.
 
+Where households are linked, the id in the card's place is an address. Everybody who has one address is one household, whatever the
+household_id says, which is not read; a person has one address. Of rows with one person_id the first stays.
+
 Memory: about 60 bytes for each row of the source while it is read, 50 more for a moment when everything is sorted,
 and up to 36 bytes for each person with their household that was ever loaded.
 """
@@ -17,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from broker_common.crypto.id_forms import parse_ids
+from broker_common.crypto.id_forms import Ids, parse_ids
 from broker_common.crypto.linkage import LinkageChain
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
@@ -38,11 +41,16 @@ from census_node import texts
 from census_node.ledger.subjects import NAME, NUMBER, Cards, Names, number_subjects
 from census_node.registry import NO_VALUE, Registry
 
-ID_COLUMNS = _CARD, _PERSON, _HOUSEHOLD = "health_card", "person_id", "household_id"
+_CARD, _PERSON, _HOUSEHOLD = "health_card", "person_id", "household_id"
 # Of a person's or a household's id in the source.
 _MAX_ID_CHARACTERS = 64
-_REPEATS = "repeats the person_id of an earlier row without another card"
+_REPEATS = "repeats the person_id of an earlier row, with nothing new"
 _CONTRADICTS = "contradicts an earlier row of its person_id: household or a value differs"
+
+
+def id_columns(dictionary: Dictionary) -> tuple[str, ...]:
+    """The ids of a row; an address that people are linked by says which household it is."""
+    return (_CARD, _PERSON) if dictionary.linkage == "household" else (_CARD, _PERSON, _HOUSEHOLD)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,6 +135,8 @@ class _Incoming:
 
     def __init__(self, linkage: LinkageChain, names: Names, dictionary: Dictionary) -> None:
         self._dictionary = dictionary
+        self._links_households = dictionary.linkage == "household"
+        self._own_ids = id_columns(dictionary)[1:]
         self.rejected = RejectedRows()
         self.without_card = 0
         self._linkage = linkage
@@ -149,7 +159,7 @@ class _Incoming:
             values[name] = np.where(numbers < 0, NO_VALUE, numbers).astype(np.uint8)
             problems = wrong | problems
         cards, wrong = parse_ids(chunk.columns[_CARD], self._linkage.form)
-        problems = wrong | problems | _wrong_ids(chunk)
+        problems = wrong | problems | _wrong_ids(chunk, self._own_ids)
         for at in sorted(problems):
             self.rejected.add(chunk.lines[at], problems[at])
         is_kept = np.ones(len(cards), np.bool_)
@@ -160,7 +170,7 @@ class _Incoming:
         self,
         chunk: Chunk,
         values: dict[str, npt.NDArray[np.uint8]],
-        cards: npt.NDArray[np.bytes_],
+        cards: Ids,
         kept: npt.NDArray[np.intp],
     ) -> None:
         """The rows of a chunk with which nothing is wrong."""
@@ -171,14 +181,21 @@ class _Incoming:
         pseudonyms[has_card] = self._linkage.pseudonyms(cards[has_card])
         self._pseudonyms.add(pseudonyms.tobytes())
         self._has_card.add(has_card)
-        persons, households = chunk.columns[_PERSON], chunk.columns[_HOUSEHOLD]
+        persons = chunk.columns[_PERSON]
         if len(kept) < len(persons):
-            persons, households = ([ids[at] for at in kept.tolist()] for ids in (persons, households))
+            persons = [persons[at] for at in kept.tolist()]
         self._persons.add(self._names.of_persons(persons))
-        self._households.add(self._names.of_households(households))
+        self._households.add(self._names.of_households(self._homes(chunk, cards, kept)))
         self._lines.add(np.array(chunk.lines, dtype=np.uint32)[kept])
         for name, column in values.items():
             self._columns[name].add(column[kept])
+
+    def _homes(self, chunk: Chunk, cards: Ids, kept: npt.NDArray[np.intp]) -> Sequence[str]:
+        """By what the household of each row is known; where households are linked, by the one spelling of its address."""
+        if self._links_households:
+            return [card.decode("ascii") for card in cards.tolist()]
+        households = chunk.columns[_HOUSEHOLD]
+        return households if len(kept) == len(households) else [households[at] for at in kept.tolist()]
 
     def settle(self, load: str) -> tuple[Registry, Names]:
         """Everyone read who can be linked, ascending by pseudonym; rows that repeat or contradict others are rejected."""
@@ -190,7 +207,11 @@ class _Incoming:
         high, low = halves[cards, 0].astype(np.uint64), halves[cards, 1].astype(np.uint64)
         # What is needed no more goes at once, here and below: each of these is a good part of the memory of a load.
         del halves, has_card
-        order = ascending_without_repeats(high, low, lines[cards], self.rejected)
+        order = (
+            ascending_order(high, low)
+            if self._links_households
+            else ascending_without_repeats(high, low, lines[cards], self.rejected)
+        )
         rows = cards[order]
         high, low = high[order], low[order]
         del order, cards, lines
@@ -219,11 +240,15 @@ class _Incoming:
         contradicts = households.of_row != households.of_row[first]
         for column in columns.values():
             contradicts |= column != column[first]
-        for rejected, reason in ((repeats & ~has_card, _REPEATS), (contradicts & has_card, _CONTRADICTS)):
+        says_nothing = repeats & ~has_card
+        if self._links_households:
+            # Whoever has the address of their first row has it once.
+            says_nothing |= repeats & ~contradicts
+        for rejected, reason in ((says_nothing, _REPEATS), (contradicts & has_card, _CONTRADICTS)):
             for line in lines[rejected].tolist():
                 self.rejected.add(line, reason)
         self.without_card = int(np.count_nonzero(~has_card & ~repeats))
-        return np.flatnonzero(has_card & ~contradicts)
+        return np.flatnonzero(has_card & ~contradicts & ~says_nothing)
 
 
 def _by_person(
@@ -247,12 +272,12 @@ def _reader(column: Column) -> ColumnReader:
     return ColumnReader(column)
 
 
-def _wrong_ids(chunk: Chunk) -> dict[int, str]:
-    """What is wrong with the ids of persons and households, by the place of their row."""
-    persons, households = chunk.columns[_PERSON], chunk.columns[_HOUSEHOLD]
-    if all(map(_are_ids, (persons, households))):
+def _wrong_ids(chunk: Chunk, names: Sequence[str]) -> dict[int, str]:
+    """What is wrong with the ids of these names, by the place of their row."""
+    if all(_are_ids(chunk.columns[name]) for name in names):
         return {}
-    found = ((at, _problem(*ids)) for at, ids in enumerate(zip(persons, households, strict=True)))
+    rows = zip(*(chunk.columns[name] for name in names), strict=True)
+    found = ((at, _problem(names, ids)) for at, ids in enumerate(rows))
     return {at: problem for at, problem in found if problem}
 
 
@@ -261,8 +286,8 @@ def _are_ids(texts: Sequence[str]) -> bool:
     return all(texts) and len(max(texts, key=len)) <= _MAX_ID_CHARACTERS and "".join(texts).isprintable()
 
 
-def _problem(person: str, household: str) -> str:
-    for name, value in ((_PERSON, person), (_HOUSEHOLD, household)):
+def _problem(names: Sequence[str], values: Sequence[str]) -> str:
+    for name, value in zip(names, values, strict=True):
         if not value or len(value) > _MAX_ID_CHARACTERS or not value.isprintable():
             return f"{name} is empty, too long or not printable"
     return ""

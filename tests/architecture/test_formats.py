@@ -30,13 +30,14 @@ _DOMAIN = re.compile(rb"tripartite/([a-z-]+)/v([0-9]+)\\0")
 
 
 def number_of(kind: type[Struct]) -> int:
-    """The only `format` that a document may have."""
+    """The newest `format` that a document may have; of policies alone the one before is read, too."""
     info = type_info(kind)
     assert isinstance(info, StructType)
     (found,) = (field.type for field in info.fields if field.name == "format")
     assert isinstance(found, IntType)
-    assert found.ge == found.le
-    return int(found.le or 0)
+    assert found.le is not None
+    assert found.ge == found.le - (kind is Policy)
+    return found.le
 
 
 def row(beginning: str) -> str:

@@ -46,6 +46,8 @@ EXEMPT = {
     "health_node.cohort_figures:read_counts": "a table of the node's own journal",
     "health_node.node:verify_fits": "takes a policy that was read, and a number",
     "census_node.operator.proposals:verify_subject": "takes a policy that was read, and a state",
+    "census_node.operator.proposals:verify_linkage_kept": "takes a policy that was read, and a state",
+    "broker_common.privacy.policy:verify_linkage": "takes a policy that was read, and a dictionary's word",
 }
 
 

@@ -17,6 +17,7 @@ on a real node. There is one roster, of all cards.
 from __future__ import annotations
 
 import copy
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -99,7 +100,7 @@ Sample: TypeAlias = frozenset[str]
 
 
 class Row(NamedTuple):
-    """A card in a load, with the numbers of its person and household."""
+    """A card in a load, with the numbers of its person and household. Of an address there is one for each of its people."""
 
     card: str
     person: int
@@ -233,17 +234,19 @@ def joined(world: World, at: int) -> JoinedRoster:
 
 
 @cache
-def _owners(world: World, at: int) -> dict[str, int]:
-    """Whose each card is, of those that are somebody's."""
-    owner = {place: person for person, places in cards_by_person(joined(world, at).cards).items() for place in places}
-    places = _places(_relinks(world, at))
-    return {card: owner[place] for card, place in places.items() if place in owner}
+def _owners(world: World, at: int) -> dict[str, set[int]]:
+    """Whose each card is, of those that are somebody's; an address is that of several."""
+    owners: dict[int, set[int]] = defaultdict(set)
+    for person, places in cards_by_person(joined(world, at).cards).items():
+        for place in places:
+            owners[place].add(person)
+    return {card: owners[place] for card, place in _places(_relinks(world, at)).items() if place in owners}
 
 
 def named(world: World, at: int, sample: Sample, active: Collection[int] | None = None) -> Sample:
     """The cards of a sample whose persons are among those active; without `active`, all that are somebody's."""
     owners = _owners(world, at)
-    return frozenset(card for card in sample if card in owners and (active is None or owners[card] in active))
+    return frozenset(card for card in sample if card in owners and (active is None or owners[card] <= set(active)))
 
 
 def _here(world: World, at: int, sample: Sample) -> Bits:

@@ -17,7 +17,7 @@ from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import BrokerError
 from broker_common.storage.source import RejectedRows
 from broker_common.storage.source_plan import PlainPlan
-from census_node.registry.loading import ID_COLUMNS, read_registry
+from census_node.registry.loading import id_columns, read_registry
 from deploy.synthetic.population import write_sources
 from health_node.loading import load_people
 
@@ -54,7 +54,7 @@ def load(role: str, path: Path) -> str:
     try:
         if role == "census":
             registry, _, counted = read_registry(
-                PlainPlan(path, ID_COLUMNS),
+                PlainPlan(path, id_columns(CENSUS_DICTIONARY)),
                 "load",
                 _LINKAGE,
                 made_names(0, 0),

@@ -57,7 +57,7 @@ from broker_common.storage.source import RejectedRows, verify_names
 from broker_common.storage.source_plan import PlainPlan
 from broker_common.values import base64_text, parse_base64
 from census_node.config import CensusConfig
-from census_node.registry.loading import ID_COLUMNS, read_registry
+from census_node.registry.loading import id_columns, read_registry
 from health_node.cohort import Scratch, compile_condition
 from health_node.config import HealthConfig
 from health_node.encoding import Encoding, Stored
@@ -655,7 +655,11 @@ def _parse_census_source(data: bytes) -> None:
     path.write_bytes(data)
     try:
         registry, names, report = read_registry(
-            PlainPlan(path, ID_COLUMNS), "load", _LINKAGE, made_names(1, 1), dictionary=CENSUS_DICTIONARY
+            PlainPlan(path, id_columns(CENSUS_DICTIONARY)),
+            "load",
+            _LINKAGE,
+            made_names(1, 1),
+            dictionary=CENSUS_DICTIONARY,
         )
         require(registry.size == report.linked, "the report counts the registry")
         counts = (len(names.persons), len(names.households))

@@ -18,7 +18,7 @@ from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.storage.source import Progress, RejectedRows
 from broker_common.storage.source_plan import PlainPlan
 from census_node.ledger.subjects import Cards
-from census_node.registry.loading import ID_COLUMNS, read_registry
+from census_node.registry.loading import id_columns, read_registry
 from deploy.synthetic.population import write_sources
 from health_node.loading import load_people
 
@@ -51,7 +51,7 @@ def load_census(
 ) -> Loaded:
     """The registry's file, byte by byte, and the report."""
     registry, names, report = read_registry(
-        PlainPlan(source, ID_COLUMNS),
+        PlainPlan(source, id_columns(CENSUS_DICTIONARY)),
         "load",
         LINKAGE,
         made_names(0, 0),

@@ -59,7 +59,7 @@ from broker_common.privacy.policy import Policy
 from broker_common.storage.source_plan import PlainPlan
 from census_node.ledger.book import Room
 from census_node.ledger.subjects import Names
-from census_node.registry.loading import ID_COLUMNS, read_registry
+from census_node.registry.loading import id_columns, read_registry
 from deploy.synthetic.cards import card_digits
 
 CAP = Fraction(1)
@@ -95,6 +95,11 @@ def french(*loads: Load, who: str = "x") -> World:
             for load in loads
         )
     )
+
+
+def spoken_by_x(load: Load) -> World:
+    """The load with person 0 speaking French, whatever their cards are."""
+    return World((tuple(row._replace(french=row.person == 0) for row in load),))
 
 
 def english(*loads: Load) -> World:
@@ -180,6 +185,18 @@ OF_WHO_MOVES = tuple((sample, sample) for cards in (("x1", "y"), ("x2", "z")) fo
 Z = Row("z", 2, 1)
 Z_ELSEWHERE: Load = (*ONE_CARD, Z)
 JOINS_Z = (Z_ELSEWHERE, (Row("x1", 0, 1), Y, Z))
+# x and y have one address, which is their household's.
+AT_ONE_ADDRESS: Load = (X1, Row("x1", 1, 0), Z)
+ADDRESS = rules(subject="household", linkage="household")
+OF_ADDRESSES = tuple((sample, sample) for sample in subsets(("x1", "z")))
+# They move to z's, or each of them to an address of their own.
+ADDRESS_LEFT: Load = (Row("z", 0, 1), Row("z", 1, 1), Z)
+PART: Load = (X1, Row("y", 1, 2), Z)
+_HERE, _NOT = frozenset({"x1"}), frozenset[str]()
+ADDRESS_IN_SAMPLES = ((_NOT, _NOT), (_HERE, _NOT), (_HERE, _HERE))
+# y's card stands in x's row, too; y has another one.
+OF_MISLINKED = tuple((sample, sample) for sample in subsets(("x1", "y", "y2")))
+MISLINKED: Load = (X1, Row("y", 0, 0), Row("y2", 1, 0))
 TWO_OF_ONE: Load = (X1, Row("x2", 2, 0), Y)
 PASSES_ON = {
     "whose card is y's afterwards": (ONE_CARD, (Row("x1", 1, 0), Y)),
@@ -308,6 +325,36 @@ BOUNDED = [
     ),
     hr("a household's languages: one of its people", french(TWO_CARDS), english(TWO_CARDS), policy=HOUSEHOLD),
     hr("a household's languages: all of them", french(TWO_CARDS, who="xy"), english(TWO_CARDS), policy=HOUSEHOLD),
+    hr(
+        "by address, a household's languages: all of them",
+        french(AT_ONE_ADDRESS),
+        english(AT_ONE_ADDRESS),
+        policy=ADDRESS,
+        samples=OF_ADDRESSES,
+    ),
+    hr(
+        "by address, a household's languages: a table, the key changes",
+        french(AT_ONE_ADDRESS, RELINK, AT_ONE_ADDRESS),
+        english(AT_ONE_ADDRESS, RELINK, AT_ONE_ADDRESS),
+        policy=ADDRESS,
+        samples=OF_ADDRESSES,
+        mechanism=OF_TABLES,
+    ),
+    hr(
+        "by address, a whole household's absence",
+        french(AT_ONE_ADDRESS),
+        without(french(AT_ONE_ADDRESS), "x"),
+        policy=ADDRESS,
+        samples=OF_ADDRESSES,
+    ),
+    r_only(
+        "by address, a whole household's records",
+        AT_ONE_ADDRESS,
+        health(("x1",), others=("z",), other=False),
+        policy=ADDRESS,
+        who="xz",
+    ),
+    hr("languages: y's card stands in x's row", spoken_by_x(MISLINKED), english(MISLINKED), samples=OF_MISLINKED),
     hr("a household's languages: mixed", french(TWO_CARDS), french(TWO_CARDS, who="y"), policy=HOUSEHOLD),
     hr(
         "a household's languages: other cards, another id",
@@ -477,6 +524,38 @@ UNCLAIMED = [
         policy=HOUSEHOLD,
     ),
     r_only(
+        "by address, x's record, y's staying",
+        AT_ONE_ADDRESS,
+        # What is asked of x brings the address into a sample, and what is asked of y does in both worlds.
+        [(rest | one, rest | other) for rest in subsets(("z",)) for one, other in ADDRESS_IN_SAMPLES],
+        caps=2,
+        who="xz",
+        policy=ADDRESS,
+    ),
+    hr(
+        "by address, a household absent, which moves to z's",
+        french(AT_ONE_ADDRESS, ADDRESS_LEFT, who="xz"),
+        french((Z,), (Z,), who="z"),
+        2,
+        samples=OF_ADDRESSES,
+        policy=ADDRESS,
+    ),
+    hr(
+        "by address, a household that parts",
+        french(AT_ONE_ADDRESS, PART, who="xy"),
+        english(AT_ONE_ADDRESS, PART),
+        2,
+        samples=tuple((sample, sample) for sample in subsets(("x1", "y"))),
+        policy=ADDRESS,
+    ),
+    r_only(
+        "a record of y's, whose card stands in x's row, besides x's own",
+        MISLINKED,
+        health(("y",), others=("x1",), other=False),
+        caps=2,
+        who="xy",
+    ),
+    r_only(
         "x alone absent, y staying",
         ONE_CARD,
         health(("x1",), others=("y",), other=False),
@@ -575,7 +654,12 @@ def test_of_rows_with_one_card_or_one_id_the_registry_keeps_what_the_games_say(t
     path.write_text("\n".join([header, *lines, ""]), "utf-8")
     linkage = LinkageChain([KEY])
     loaded, names, _ = read_registry(
-        PlainPlan(path, ID_COLUMNS), "load", linkage, names, dictionary=CENSUS_DICTIONARY, max_rejected=len(lines)
+        PlainPlan(path, id_columns(CENSUS_DICTIONARY)),
+        "load",
+        linkage,
+        names,
+        dictionary=CENSUS_DICTIONARY,
+        max_rejected=len(lines),
     )
     people = names.persons.tolist()
     number = {row.person: people.index(names.of_persons([f"p{row.person}"])) for row in source.loaded}

@@ -18,7 +18,7 @@ from broker_common.errors import InvalidRequestError
 from broker_common.storage.source import published
 from broker_common.storage.source_kinds import open_source
 from broker_common.storage.source_plan import PlainPlan
-from census_node.registry.loading import ID_COLUMNS, read_registry
+from census_node.registry.loading import id_columns, read_registry
 from deploy.synthetic.population import write_sources
 from health_node.loading import HEALTH_CARD_COLUMN, _Incoming
 
@@ -112,7 +112,7 @@ def load_health(path: Path) -> int:
 def load_census(path: Path) -> int:
     """How many people are read."""
     registry, _, _ = read_registry(
-        PlainPlan(path, ID_COLUMNS),
+        PlainPlan(path, id_columns(CENSUS_DICTIONARY)),
         "load",
         LINKAGE,
         made_names(0, 0),

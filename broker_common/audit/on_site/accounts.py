@@ -102,7 +102,10 @@ class Accounts:
         """Everybody in a sample was seen to be whose they are in it."""
         # SECURITY: those too who were left out: a load may make a spent person's second card somebody else's.
         cards = np.flatnonzero(sample.persons != NOBODY)
-        names = sample.names[cards]
+        self.homes[sample.persons[cards]] = sample.households[cards]
+        # Of the people of one address the first stands for it.
+        names, first = np.unique(sample.names[cards], return_index=True)
+        cards = cards[first]
         place, known = self._find(names)
         self.names = np.insert(self.names, place[~known], names[~known])
         self.last_persons = np.insert(self.last_persons, place[~known], NOBODY)
@@ -110,7 +113,6 @@ class Accounts:
         place, known = self._find(names)
         self.last_persons[place[known]] = sample.persons[cards[known]]
         self.last_households[place[known]] = sample.households[cards[known]]
-        self.homes[sample.persons[cards]] = sample.households[cards]
 
     def take_back(self, active: Chosen, homes: Numbers, *, price: int, subject: Subject) -> None:
         """Undo a charge, to find out what was charged before it; ValueError if it is not in this table."""

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from numpy.lib.npyio import NpzFile
 
 from broker_common.audit.handed_in import FolderPart, UnreadableError
-from broker_common.audit.on_site.accounts import NOBODY, Accounts, Chosen, Names, Numbers, as_names
+from broker_common.audit.on_site.accounts import NOBODY, Accounts, Chosen, Members, Names, Numbers, as_names
 from broker_common.crypto.commitments import SALT_BYTES, commit_load, commit_roster
 from broker_common.crypto.frames import FRAME_BYTES, TAG_BYTES, FrameReader
 from broker_common.errors import InvalidRequestError
@@ -206,6 +206,14 @@ def _names_of(high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64]) -> Name
     return as_names(np.stack([high, low], axis=1).astype(">u8"))
 
 
+def _are_households(names: Names, persons: Numbers, households: Numbers) -> bool:
+    """Whether the names ascend, each of them is one household's, and everybody stands under one of them."""
+    is_same = names[1:] == names[:-1]
+    is_one_household = households[1:] == households[:-1]
+    ascend = bool((names[1:] >= names[:-1]).all())
+    return ascend and bool(is_one_household[is_same].all()) and len(np.unique(persons)) == len(persons)
+
+
 def _ascend(names: Names) -> bool:
     return bool((names[1:] > names[:-1]).all())
 
@@ -273,7 +281,10 @@ def parse_carry(content: bytes, content_hash: bytes) -> Carry:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Load:
-    """One load's cards, ascending, with whose they are, and everybody's languages."""
+    """One load's cards, ascending, with whose they are, and everybody's languages.
+
+    Where households are linked, a card is an address, which stands once for each of its people.
+    """
 
     # The one that its languages were read under.
     dictionary: Dictionary
@@ -286,7 +297,7 @@ class Load:
     values: Mapping[str, npt.NDArray[np.uint8]]
 
     def link(self, names: Names) -> tuple[Numbers, Numbers]:
-        """The person and household of each of these pseudonyms; `NOBODY` for those whom nobody has."""
+        """The person, the first one if they are several, and household of each of these pseudonyms; `NOBODY` for those whom nobody has."""
         rows = np.searchsorted(self.names, names)
         known = np.zeros(len(names), np.bool_)
         inside = rows < len(self.names)
@@ -294,6 +305,20 @@ class Load:
         persons, households = (np.full(len(names), NOBODY, np.uint32) for _ in range(2))
         persons[known], households[known] = self.persons[rows[known]], self.households[rows[known]]
         return persons, households
+
+    def members(self, names: Names) -> Members:
+        """Who is in a sample of these pseudonyms: everybody of each."""
+        first = np.searchsorted(self.names, names)
+        counts = np.searchsorted(self.names, names, side="right") - first
+        persons, households = self.link(names)
+        several = np.repeat(np.arange(len(names)), np.maximum(counts, 1))
+        # How far each stands behind the first of its name.
+        behind = np.arange(len(several)) - np.searchsorted(several, several)
+        known = counts[several] > 0
+        persons, households = persons[several], households[several]
+        rows = (first[several] + behind)[known]
+        persons[known], households[known] = self.persons[rows], self.households[rows]
+        return Members(names[several], persons, households)
 
     def homes(self) -> Numbers:
         """By number, the household of each person; `NOBODY` for those who have no card in this load."""
@@ -336,10 +361,10 @@ def _load_of(stored: NpzFile, dictionary: str) -> Load:
     high = _column(stored, "high", _HALF)
     size, counts = len(high), _counts(stored)
     names = _names_of(high, _column(stored, "low", _HALF, size))
-    if not _ascend(names):
-        raise DamagedError
     numbers = [
         _numbers(stored, name, count, size) for name, count in zip(("persons", "households"), counts, strict=True)
     ]
+    if not (_are_households(names, *numbers) if meaning.linkage == "household" else _ascend(names)):
+        raise DamagedError
     values = {name: _column(stored, f"value.{name}", _BYTE, counts[0]) for name in meaning.names}
     return Load(meaning, names, numbers[0], numbers[1], *counts, values)

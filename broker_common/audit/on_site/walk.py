@@ -379,7 +379,7 @@ class _Walk:
         if roster is None:
             return None
         names = roster.chosen(kept.bits)
-        return None if load is None else Members(names, *load.link(names))
+        return None if load is None else load.members(names)
 
     def _decide(self, event: _Event, charge: Charged, sample: Members | None, active: Chosen) -> None:
         accounts, policy = self._accounts, event.policy

@@ -14,7 +14,7 @@ from broker_common.storage.relinking import rekey
 from broker_common.storage.source_plan import PlainPlan
 from census_node.ledger.subjects import Carry, Known, Names
 from census_node.registry import Registry
-from census_node.registry.loading import ID_COLUMNS, read_registry
+from census_node.registry.loading import id_columns, read_registry
 from deploy.synthetic.cards import card_digits
 
 CARDS = ["".join(map(str, digits)) for digits in card_digits(np.arange(4)).tolist()]
@@ -40,7 +40,7 @@ class Agency:
         names = Names.none(SALT) if is_first else Names.read(self.file, "load")
         known = Known.none() if is_first else Known.read(self.file, "load")
         registry, names, report = read_registry(
-            PlainPlan(source, ID_COLUMNS), "load", self.linkage, names, dictionary=CENSUS_DICTIONARY
+            PlainPlan(source, id_columns(CENSUS_DICTIONARY)), "load", self.linkage, names, dictionary=CENSUS_DICTIONARY
         )
         assert report.rejected.count == 0
         registry.write(self.file, names, known.former_after(registry.cards))

@@ -18,7 +18,15 @@ from hypothesis import strategies as st
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import UNITS_PER_NAT
-from broker_common.privacy.policy import MAX_POLICY_BYTES, Policy, parse_policy, parse_signed_policy, verify_policy
+from broker_common.privacy.policy import (
+    MAX_POLICY_BYTES,
+    Policy,
+    parse_policy,
+    parse_signed_policy,
+    verify_linkage,
+    verify_policy,
+)
+from broker_common.values import Linkage
 
 DOCUMENT = policy().document
 
@@ -89,7 +97,7 @@ OTHER_SPELLINGS = {
     "spaces": respelled(lambda _: None, separators=(", ", ": ")),
     "keys in another order": respelled(lambda tree: tree.update(accounting=tree.pop("accounting")), sort_keys=False),
     "newline at the end": DOCUMENT + b"\n",
-    "duplicate key": DOCUMENT.replace(b'"format":5', b'"format":5,"format":5'),
+    "duplicate key": DOCUMENT.replace(b'"format":6', b'"format":6,"format":6'),
     "default left out": respelled(lambda tree: tree.pop("format")),
     "escaped letter": DOCUMENT.replace(b'"strict"', b'"\\u0073trict"'),
 }
@@ -103,8 +111,8 @@ def test_another_spelling_is_refused(document: bytes) -> None:
 
 
 WRONG = {
-    "float": DOCUMENT.replace(b'"format":5', b'"format":5.0'),
-    "exponent": DOCUMENT.replace(b'"format":5', b'"format":5e0'),
+    "float": DOCUMENT.replace(b'"format":6', b'"format":6.0'),
+    "exponent": DOCUMENT.replace(b'"format":6', b'"format":6e0'),
     "nothing": b"",
     "not JSON": b"\xff",
     "a list": b"[]",
@@ -114,7 +122,10 @@ WRONG = {
     "unknown field": with_fields(extra=1),
     "missing field": respelled(lambda tree: tree.pop("max_belief")),
     "the format before": with_fields(format=4),
-    "a format to come": with_fields(format=6),
+    "a format to come": with_fields(format=7),
+    "another linkage": with_fields(linkage="by name"),
+    "more than everybody declared": with_fields(declared_linked_percent=101),
+    "less than nobody declared": with_fields(declared_linked_percent=-1),
     "another accounting": with_fields(accounting="none"),
     "another subject": with_fields(subject="province"),
     "number as text": with_fields(open_quotes="4"),
@@ -341,3 +352,45 @@ def test_a_shorter_delay_weakens(name: str) -> None:
 def test_the_usual_scale_is_the_papers_where_it_is_admitted(scales: tuple[int, ...], usual: int) -> None:
     """30, or else the cheapest that may be asked for."""
     assert policy(scales=scales).usual_scale == usual
+
+
+# `policy(format=5)`, as logs of before hold it.
+BEFORE_LINKAGE = "c8151888ad0d4d2fc2059dca03dd8749cc798bf1f6fba4e7b7db05de6dbbc9d1"
+
+
+def test_a_policy_of_before_linkage_keeps_its_bytes_and_reads_as_complementary() -> None:
+    """Logs, tickets and answers name it by a hash that was given before there were the new fields."""
+    before = policy(format=5)
+    assert before.hash.hex() == BEFORE_LINKAGE
+    assert set(json.loads(DOCUMENT)) - set(json.loads(before.document)) == {"linkage", "declared_linked_percent"}
+    read = parse_policy(before.document)
+    assert (read, read.linkage, read.declared_linked_percent) == (before, "complementary", 0)
+
+
+@pytest.mark.parametrize("changes", [{"linkage": "nominative"}, {"declared_linked_percent": 90}])
+def test_a_policy_of_before_linkage_says_nothing_of_it(changes: dict[str, Any]) -> None:
+    """A policy whose document leaves out what it means has no hash of its own."""
+    with pytest.raises(InvalidRequestError, match="needs format 6"):
+        verify_policy(policy(format=5, **changes))
+    spelled = json.loads(policy(format=5).document) | {"linkage": "complementary"}
+    assert problem(json.dumps(spelled, sort_keys=True, separators=(",", ":")).encode()) == "is not in canonical form"
+
+
+def test_who_links_households_charges_households() -> None:
+    """A link to an address brings a whole household into a sample: no smaller subject is protected as promised."""
+    per_household = {"accounting": "per_person", "subject": "household"}
+    verify_policy(policy(linkage="household", **per_household))
+    for changes in ({}, {"accounting": "per_person"}):
+        with pytest.raises(InvalidRequestError, match="its subject must be the household"):
+            verify_policy(policy(linkage="household", **changes))
+
+
+@pytest.mark.parametrize("linkage", ["household", "nominative"])
+def test_a_load_of_another_linkage_is_refused(linkage: Linkage) -> None:
+    """Both say which one, so that the operator knows what to change."""
+    verify_linkage(policy(), "complementary")
+    with pytest.raises(InvalidRequestError) as caught:
+        verify_linkage(policy(), linkage)
+    assert caught.value.code == "LOAD_REFUSED"
+    assert linkage in caught.value.text
+    assert "complementary" in caught.value.text

@@ -267,6 +267,8 @@ BREACHES = [
     Breach("SUBJECT_FIXED", BY_PERSON_ONCE, adopted(HOUSEHOLDS)),
     Breach("SUBJECT_FIXED", BY_HOUSEHOLD_ONCE, lambda state: confirmed(state, PERSONS)),
     Breach("SUBJECT_FIXED", BY_HOUSEHOLD_ONCE, lambda state: confirmed(state, policy())),
+    Breach("LINKAGE_FIXED", READY, adopted(policy(linkage="nominative"))),
+    Breach("LINKAGE_FIXED", BY_HOUSEHOLD_ONCE, adopted(structs.replace(HOUSEHOLDS, linkage="household"))),
     Breach("ANSWERS_RAISED", COUNTED_OUT[:-1], unconfirmed(policy(max_answers=2))),
     Breach("ANSWERS_RAISED", (*COUNTED_OUT, BY_BUDGET), unconfirmed(policy())),
     *(Breach(code, READY, unconfirmed(policy(**changes))) for code, changes in SERVES_LESS),

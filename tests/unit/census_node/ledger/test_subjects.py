@@ -23,7 +23,7 @@ from broker_common.storage.source_plan import PlainPlan
 from census_node.ledger import subjects
 from census_node.ledger.subjects import Cards, Carry, Known, Names, number_subjects
 from census_node.registry import Registry
-from census_node.registry.loading import ID_COLUMNS, read_registry
+from census_node.registry.loading import id_columns, read_registry
 from deploy.synthetic.cards import card_digits
 
 CARDS = ["".join(map(str, digits)) for digits in card_digits(np.arange(8)).tolist()]
@@ -74,7 +74,11 @@ class Agency:
         source.write_text("\n".join([header, *lines, ""]), "utf-8")
         known = self.known
         registry, names, report = read_registry(
-            PlainPlan(source, ID_COLUMNS), "load", self.linkage, self.names, dictionary=CENSUS_DICTIONARY
+            PlainPlan(source, id_columns(CENSUS_DICTIONARY)),
+            "load",
+            self.linkage,
+            self.names,
+            dictionary=CENSUS_DICTIONARY,
         )
         assert report.rejected.count == 0
         self.loads += 1

@@ -19,7 +19,7 @@ from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import Code, Dictionary
 from broker_common.storage.source_plan import PlainPlan
 from census_node.registry import NO_VALUE, Registry
-from census_node.registry.loading import ID_COLUMNS, LoadReport, read_registry
+from census_node.registry.loading import LoadReport, id_columns, read_registry
 from deploy.synthetic.cards import card_digits
 
 LINKAGE = LinkageChain([LinkageKey(bytes(range(32)))])
@@ -49,7 +49,7 @@ def load(folder: Path, rows: Sequence[Row], dictionary: Dictionary = CENSUS_DICT
     header = ",".join(["health_card", "person_id", "household_id", *CENSUS_DICTIONARY.names])
     path.write_text("\n".join([header, *(",".join(row) for row in rows)]) + "\n", encoding="utf-8")
     registry, _, report = read_registry(
-        PlainPlan(path, ID_COLUMNS), "load", LINKAGE, made_names(0, 0), dictionary=dictionary
+        PlainPlan(path, id_columns(dictionary)), "load", LINKAGE, made_names(0, 0), dictionary=dictionary
     )
     return registry, report
 
@@ -81,10 +81,14 @@ def test_whoever_is_not_in_a_load_has_no_value_there(tmp_path: Path) -> None:
     first, _ = load(tmp_path, [Row(CARDS[0], "p"), Row(CARDS[1], "q"), Row(CARDS[2], "r")])
     names = made_names(0, 0)
     path = tmp_path / "people.csv"
-    _, names, _ = read_registry(PlainPlan(path, ID_COLUMNS), "load", LINKAGE, names, dictionary=CENSUS_DICTIONARY)
+    _, names, _ = read_registry(
+        PlainPlan(path, id_columns(CENSUS_DICTIONARY)), "load", LINKAGE, names, dictionary=CENSUS_DICTIONARY
+    )
     lines = path.read_text("utf-8").splitlines(keepends=True)
     path.write_text("".join([lines[0], lines[2]]), encoding="utf-8")
-    registry, _, _ = read_registry(PlainPlan(path, ID_COLUMNS), "load2", LINKAGE, names, dictionary=CENSUS_DICTIONARY)
+    registry, _, _ = read_registry(
+        PlainPlan(path, id_columns(CENSUS_DICTIONARY)), "load2", LINKAGE, names, dictionary=CENSUS_DICTIONARY
+    )
     there = person_of(first, CARDS[1])
     assert (registry.size, registry.person_count, person_of(registry, CARDS[1])) == (1, 3, there)
     french = CENSUS_DICTIONARY.column("mother_tongue").positions["French"]
@@ -145,7 +149,7 @@ def test_the_first_of_very_many_rows_stays(tmp_path: Path) -> None:
     header = ",".join(["health_card", "person_id", "household_id", *CENSUS_DICTIONARY.names])
     path.write_text("\n".join([header, *(",".join(row) for row in rows)]) + "\n", encoding="utf-8")
     registry, _, report = read_registry(
-        PlainPlan(path, ID_COLUMNS),
+        PlainPlan(path, id_columns(CENSUS_DICTIONARY)),
         "load",
         LINKAGE,
         made_names(0, 0),
