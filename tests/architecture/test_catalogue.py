@@ -14,7 +14,7 @@ import jinja2
 import pytest
 from jinja2 import nodes
 
-from broker_common import card_texts, dictionary_texts
+from broker_common import card_texts, create_texts, dictionary_texts
 from broker_common.audit import texts as audit_texts
 from broker_common.audit.codes import CODES, PENDING
 from broker_common.cli import LIBRARY_SENTENCES
@@ -44,6 +44,7 @@ TEXTS = (
         audit_texts,
         card_texts,
         census_texts,
+        create_texts,
         dashboard_texts,
         deploy_texts,
         dictionary_texts,
