@@ -21,3 +21,6 @@ NO_DICTIONARY = (
     "Without --dictionary nothing can be loaded yet: write dictionary.toml in the home (docs/dictionaries.md), then run "
     "'tripartite dictionary adopt --home {home}'."
 )
+LINKAGE_BEGUN = """\
+{file} holds the linkage key now. The first load is made with it, and the other agency's with the same one: whoever did not
+bring it is brought that file, by hand."""

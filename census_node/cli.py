@@ -25,7 +25,7 @@ from broker_common.cli import (
     say,
 )
 from broker_common.create_commands import create_options, created_json, verify_names
-from broker_common.create_texts import NO_DICTIONARY
+from broker_common.create_texts import LINKAGE_BEGUN, NO_DICTIONARY
 from broker_common.crypto.certificates import Role
 from broker_common.crypto.signing import SigningKey
 from broker_common.dashboard_commands import dashboard_command
@@ -199,7 +199,8 @@ def relink(home: Path, as_json: bool, source: NextKey, audited: bool) -> None:
         raise RefusedError("AUDIT_FIRST")
     report = opened.relink(source, progress=Progress(texts.RELINKING))
     result = {"linkage": report.linkage, "previous": report.previous, "load": report.load, "people": report.people}
-    emit(as_json, result, said(texts.RELINKED, **({**result, "file": opened.linkage_keys.place})))
+    text = said(texts.RELINKED if report.load else LINKAGE_BEGUN, **(result | {"file": opened.linkage_keys.place}))
+    emit(as_json, result, text)
 
 
 @commands.command()

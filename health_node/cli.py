@@ -25,7 +25,7 @@ from broker_common.cli import (
     rejections_text,
 )
 from broker_common.create_commands import create_options, created_json, verify_names
-from broker_common.create_texts import NO_DICTIONARY
+from broker_common.create_texts import LINKAGE_BEGUN, NO_DICTIONARY
 from broker_common.crypto.certificates import Role
 from broker_common.dashboard_commands import dashboard_command
 from broker_common.errors import BrokerError, RefusedError
@@ -174,7 +174,7 @@ def relink(home: Path, as_json: bool, source: NextKey, people: Path | None) -> N
         report, loaded = opened.reload(people, source, progress=Progress(texts.LOADING))
         left_out = rejections_text(loaded.rejected.first, loaded.rejected.count, loaded.rejected.counted_by)
     result = {"linkage": report.linkage, "previous": report.previous, "load": report.load, "people": report.people}
-    text = said(texts.RELINKED, **({**result, "file": opened.linkage_keys.place}))
+    text = said(texts.RELINKED if report.load else LINKAGE_BEGUN, **(result | {"file": opened.linkage_keys.place}))
     emit(as_json, result, "\n".join(filter(None, [text, left_out])))
 
 

@@ -97,6 +97,24 @@ class LinkageKeys:
             )
         return wanted
 
+    def begin_with(self, source: NextKey, randomness: Randomness) -> None:
+        """Take the chain that the first load is to be made with; nothing is loaded yet.
+
+        Raises:
+            InvalidRequestError: RELINK_REFUSED, INVALID_VALUE; the file is as it was.
+        """
+        if source.file is not None:
+            self.begin(_read(source.file))
+        elif not source.new:
+            _refuse("there is no new key", "Make one with --new-key, or take the other agency's with --key-file.")
+        elif self.home.key_file(self.reference).exists():
+            _refuse(
+                f"{self.place} holds a key already, and nothing is loaded under it",
+                "Bring the other agency that file, or take its key with --key-file.",
+            )
+        else:
+            self.begin(new_chain(randomness))
+
     def begin(self, chain: LinkageChain) -> None:
         """Durably make the home's file hold this chain, whether there is a file or not: nothing was made with another.
 

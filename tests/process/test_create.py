@@ -131,6 +131,22 @@ def test_people_are_told_what_to_do_next_in_their_language(monkeypatch: pytest.M
     assert "tripartite health relink --home H --key-file FICHIER" in run_here(*HEALTH).stdout
 
 
+def test_the_linkage_key_may_be_handed_over_after_both_homes_were_made() -> None:
+    """Whoever made it; a home of its own chain takes the other's as long as nothing is loaded."""
+    for words in (CENSUS, HEALTH):
+        made(*words)
+    census, health = Path("C/keys/linkage.key"), Path("H/keys/linkage.key")
+    assert not health.exists()
+    assert made("health", "relink", "--home", "H", "--key-file", str(census))["load"] == ""
+    assert health.read_text() == census.read_text()
+    health.unlink()
+    made("health", "relink", "--home", "H", "--new-key")
+    assert refused("health", "relink", "--home", "H", "--new-key")[:2] == (3, "RELINK_REFUSED")
+    assert health.read_text() != census.read_text()
+    made("census", "relink", "--home", "C", "--key-file", str(health))
+    assert health.read_text() == census.read_text()
+
+
 # --- cards -------------------------------------------------------------------------------------------------------------
 
 
