@@ -107,7 +107,7 @@ class LinkageKeys:
             self.begin(_read(source.file))
         elif not source.new:
             _refuse("there is no new key", "Make one with --new-key, or take the other agency's with --key-file.")
-        elif self.home.key_file(self.reference).exists():
+        elif self.is_there:
             _refuse(
                 f"{self.place} holds a key already, and nothing is loaded under it",
                 "Bring the other agency that file, or take its key with --key-file.",

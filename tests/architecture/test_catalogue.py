@@ -20,6 +20,7 @@ from broker_common.audit.codes import CODES, PENDING
 from broker_common.cli import LIBRARY_SENTENCES
 from broker_common.crypto.cards import PURPOSES
 from broker_common.dashboard import texts as dashboard_texts
+from broker_common.doctor import texts as doctor_texts
 from broker_common.errors import REASONS
 from broker_common.interrupts import HINT
 from broker_common.language import language
@@ -48,6 +49,7 @@ TEXTS = (
         dashboard_texts,
         deploy_texts,
         dictionary_texts,
+        doctor_texts,
         health_texts,
         researcher_texts,
         estimate_texts,
