@@ -9,17 +9,20 @@ from broker_common.cli import instant
 from broker_common.crypto.sealing import SealingKey
 from broker_common.doctor import texts
 from broker_common.doctor.agency import agency_findings
-from broker_common.doctor.data import declared_findings, policy_finding
+from broker_common.doctor.data import declared_findings, dictionary_findings, policy_finding, source_findings
 from broker_common.doctor.files import disk_findings
 from broker_common.doctor.findings import Finding, ok, problem, tried, warning
 from broker_common.language import phrase
 from broker_common.storage.clock import system_clock
 from broker_common.storage.journal import Journal
+from broker_common.storage.source_plan import LINKED_ID
 from broker_common.storage.witnessing import CosignedNotes
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.membership import witness_of
 from census_node.opening import CensusHome
 from census_node.registry import Registry
+
+_IDS = (LINKED_ID, "person_id", "household_id")
 
 
 def look(path: Path) -> Iterator[Finding]:
@@ -31,6 +34,8 @@ def look(path: Path) -> Iterator[Finding]:
         yield from tried("peers", lambda: _health_agencies(journal))
         yield from tried("declared", lambda: _declared(opened, journal))
         yield from tried("policy", lambda: [_policy(opened, journal)])
+        yield from tried("dictionary", lambda: dictionary_findings(opened, journal))
+    yield from tried("source", lambda: source_findings(opened, _IDS))
     yield from tried("witness", lambda: _witness(opened))
     yield from tried("oversight", lambda: [_oversight(opened)])
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from broker_common.doctor import texts
 from broker_common.doctor.agency import agency_findings
-from broker_common.doctor.data import declared_findings, policy_finding
+from broker_common.doctor.data import declared_findings, dictionary_findings, policy_finding, source_findings
 from broker_common.doctor.findings import Finding, ok, tried, warning
 from broker_common.doctor.peers import peer_findings
 from broker_common.errors import BrokerError
@@ -16,6 +16,7 @@ from broker_common.language import phrase
 from broker_common.storage.clock import system_clock
 from broker_common.storage.journal import Journal
 from broker_common.storage.registration import registered
+from broker_common.storage.source_plan import LINKED_ID
 from broker_common.tlog.health_state import HealthState
 from health_node.opening import HealthHome
 from health_node.people_store import read_figures
@@ -30,6 +31,8 @@ def look(path: Path) -> Iterator[Finding]:
         yield from agency_findings(opened, journal, now_ms)
         yield from tried("peers", lambda: _census(opened, journal))
         yield from tried("declared", lambda: _declared(opened, journal))
+        yield from tried("dictionary", lambda: dictionary_findings(opened, journal))
+    yield from tried("source", lambda: source_findings(opened, (LINKED_ID,)))
     yield _policy(opened)
 
 
@@ -43,7 +46,8 @@ def _census(opened: HealthHome, journal: Journal[HealthState]) -> Iterator[Findi
 def _declared(opened: HealthHome, journal: Journal[HealthState]) -> Iterator[Finding]:
     with journal.reading() as state:
         load = state.load
-    figures = read_figures(opened.loads.file(load)) if load else None
+        dictionary = opened.dictionaries.of_load(state, load) if load else None
+    figures = None if dictionary is None else read_figures(opened.loads.file(load), dictionary)
     declared = opened.config.places
     yield from declared_findings("health", None if figures is None else figures.people, declared)
     if figures is not None and figures.places != declared:

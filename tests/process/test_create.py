@@ -104,6 +104,47 @@ def test_what_cannot_be_is_refused_and_nothing_is_made(
     assert not Path("H").exists()
 
 
+DICTIONARY = """\
+agency = "Ministry"
+version = 1
+id_form = "digits_luhn"
+linkage = "complementary"
+
+[columns.diagnosis]
+type = "code"
+multi_valued = true
+description = "Diagnoses on record."
+codes = "icd.csv"
+"""
+
+
+def test_a_dictionary_comes_along_with_its_code_lists_and_is_adopted() -> None:
+    """The home holds all that is published, and what is loaded next is loaded under it."""
+    Path("ours").mkdir()
+    Path("ours/claims.toml").write_text(DICTIONARY)
+    Path("ours/icd.csv").write_text("value,label\nI20,Angina\nI21,Infarction\n")
+    Path("ours/notes.txt").write_text("not a part of it")
+    health = made(*HEALTH, "--dictionary", "ours/claims.toml")
+    shutil.rmtree("ours")
+    opened = HealthHome(Path("H"))
+    assert opened.newest_dictionary().hash.hex() == health["dictionary"]
+    assert [code.value for code in opened.newest_dictionary().columns[0].codes] == ["I20", "I21"]
+    assert {"dictionary.toml", "icd.csv"} < {path.name for path in Path("H").iterdir()}
+    assert not Path("H/notes.txt").exists()
+    assert made("dictionary", "check", "--home", "H")["hash"] == health["dictionary"]
+
+
+@pytest.mark.parametrize("broken", ["nothing.toml", "unclosed.toml", "no-codes.toml"])
+def test_a_dictionary_that_cannot_be_read_makes_no_home(broken: str) -> None:
+    """The file that was given is named, and the line where one can be told."""
+    Path("unclosed.toml").write_text(DICTIONARY + '"')
+    Path("no-codes.toml").write_text(DICTIONARY)
+    code, error, text = refused(*HEALTH, "--dictionary", broken)
+    assert (code, error) == (3, "DICTIONARY_INVALID")
+    assert ("icd.csv" if broken == "no-codes.toml" else broken) in text
+    assert not Path("H").exists()
+
+
 def test_a_private_key_given_for_the_public_one_is_refused_and_not_shown() -> None:
     """A mistake near the home: the file beside it is the one that opens everything."""
     made(*AUDITOR)

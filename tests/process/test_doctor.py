@@ -173,6 +173,28 @@ def lose_load(deployment: Deployment) -> None:
     load.unlink()
 
 
+def other_dictionary(deployment: Deployment) -> None:
+    """Edited, and not adopted."""
+    file = deployment.home("health") / "dictionary.toml"
+    file.write_text(file.read_text().replace('label = "', 'label = "New ', 1))
+
+
+def broken_dictionary(deployment: Deployment) -> None:
+    """Edited in haste."""
+    file = deployment.home("census") / "dictionary.toml"
+    file.write_text(file.read_text() + "[columns.]\n")
+
+
+def lose_source(deployment: Deployment) -> None:
+    """Moved elsewhere."""
+    (deployment.home("census") / "people.csv").unlink()
+
+
+def other_source(deployment: Deployment) -> None:
+    """Another extract than the dictionary speaks of."""
+    (deployment.home("health") / "people.csv").write_text("card,age\n1,2\n")
+
+
 MISTAKES: dict[str, tuple[Callable[[Deployment], None], str, str, str, str]] = {
     "a key that others read": (open_key, "census", "permissions", "problem", "answer.key"),
     "a key that is lost": (lose_key, "census", "keys", "problem", "answer"),
@@ -191,6 +213,16 @@ MISTAKES: dict[str, tuple[Callable[[Deployment], None], str, str, str, str]] = {
         "release_tick_ms",
     ),
     "nobody may ask": (revoke_researcher, "census", "peers", "warning", "nobody can ask"),
+    "a dictionary that was edited": (
+        other_dictionary,
+        "health",
+        "dictionary",
+        "warning",
+        "not the one that was adopted",
+    ),
+    "a dictionary that cannot be read": (broken_dictionary, "census", "dictionary", "problem", "dictionary.toml"),
+    "no source": (lose_source, "census", "source", "warning", "people.csv"),
+    "a source without the columns": (other_source, "health", "source", "problem", "health_card"),
     "the load in force is gone": (lose_load, "census", "declared", "problem", "damaged or missing"),
 }
 
