@@ -38,10 +38,11 @@ from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.language import phrase, said
 from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import system_clock
+from broker_common.storage.creation import verify_identifier
 from broker_common.storage.durable import SHARED_FILE, replace_file
 from broker_common.storage.home import Home, stated_role
 from broker_common.storage.keyring import Keyring
-from broker_common.storage.registration import IDENTIFIER, read_card
+from broker_common.storage.registration import read_card
 from broker_common.tlog.entries import MAX_INBOX_CHARACTERS, MAX_PROJECTS
 from broker_common.tlog.membership import Registration, peer_name
 from broker_common.tlog.orders import verify_reason
@@ -263,6 +264,7 @@ def register_command(
         known = {(peer.card.card.role, peer_name(peer.card.card.identity)): peer for peer in opened.known()}
         verified = read_card(card, fingerprint=fingerprint) if card is not None else _known_card(known, str(researcher))
         verify_card_role(verified, roles)
+        _verify_expected(opened, verified)
         identity = verified.card.identity
         before = known.get((identity.role, peer_name(identity)))
         _verify_terms(identity.role, project, inbox, is_new=before is None)
@@ -337,6 +339,18 @@ def verify_card_role(card: VerifiedCard, roles: Sequence[Role]) -> None:
         )
 
 
+def _verify_expected(opened: AgencyHome[Any], card: VerifiedCard) -> None:
+    """Return only if the home's configuration names no other organisation in this role."""
+    expected, found = opened.expected(card.card.role), card.card.organisation
+    if expected not in {"", found}:
+        raise InvalidRequestError(
+            "INVALID_VALUE",
+            name="The card",
+            problem=phrase(texts.OTHER_ORGANISATION, found=found, expected=expected),
+            remedy=texts.OTHER_ORGANISATION_REMEDY,
+        )
+
+
 def _known_card(known: dict[tuple[Role, str], Registration], researcher: str) -> VerifiedCard:
     registration = known.get(("researcher", researcher))
     if registration is None:
@@ -350,10 +364,7 @@ def _verify_terms(role: Role, projects: Sequence[str], inbox: str | None, *, is_
     if role == "researcher" and is_new and not projects:
         raise click.UsageError(texts.PROJECT_NEEDED)
     for project in projects:
-        if not IDENTIFIER.fullmatch(project):
-            raise InvalidRequestError(
-                "INVALID_VALUE", name="--project", problem=f"is {project[:64]!r}", remedy=texts.NAME_RULE
-            )
+        verify_identifier("--project", project)
     if len(projects) > MAX_PROJECTS:
         raise InvalidRequestError(
             "INVALID_VALUE",
@@ -455,6 +466,12 @@ def _registered_text(result: _Row) -> str:
     return (
         said(texts.REGISTERED, **(result | {"who": _who(result)})) + _terms_text(result) + dropped + said(texts.COMPARE)
     )
+
+
+def card_text(verified: VerifiedCard) -> tuple[_Row, str]:
+    """What is shown of a card that has just become known, for programs and for people."""
+    result = _card_json(verified, system_clock())
+    return result, _registered_text(result)
 
 
 def _who(row: _Row) -> str:

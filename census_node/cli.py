@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -12,6 +12,7 @@ from broker_common.card_commands import register_command, revoke_command
 from broker_common.cli import (
     PrintableLine,
     Progress,
+    Whole,
     emit,
     home_option,
     instant,
@@ -22,6 +23,8 @@ from broker_common.cli import (
     ready_line,
     say,
 )
+from broker_common.create_commands import create_options, created_json, verify_names
+from broker_common.create_texts import LINKAGE_BEGUN, NO_DICTIONARY
 from broker_common.crypto.certificates import Role
 from broker_common.crypto.signing import SigningKey
 from broker_common.dashboard_commands import dashboard_command
@@ -29,6 +32,8 @@ from broker_common.errors import RefusedError
 from broker_common.heap import share_one_heap
 from broker_common.language import language, language_of_environment, said
 from broker_common.load_commands import changes_json, changes_since, check_option, load_text, rejections_json
+from broker_common.privacy.delays import DECLARED_STEP, declared_at_least
+from broker_common.privacy.policy import Accounting, Subject
 from broker_common.privacy.report import make_report
 from broker_common.rpc.handshake_log import noting_refused_connections
 from broker_common.rpc.server import run_node
@@ -40,20 +45,104 @@ from broker_common.storage.load_figures import figures_before, keep_figures, wat
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.orders import verify_reason
 from census_node import texts
+from census_node.config import CensusConfig, KeyConfig
+from census_node.creating import OVERSIGHT_REFERENCE, FirstPolicy, create_home, oversight_key_in
 from census_node.opening import CensusHome
 from census_node.operator.belief_report import facts_of, plot_text, report_of, report_text, status_of, status_text
 from census_node.operator.operating import Done, shut_down
 from census_node.operator.operating import reopen as reopen_service
-from census_node.operator.policy_commands import policy
+from census_node.operator.policy_commands import policy as policy_commands
+from census_node.operator.proposals import draft
 from census_node.registry.rosters import KeptRoster
 
 _FIRST_RELEASE = "first"
+_FOLDER = click.Path(path_type=Path, file_okay=False)
 _PEERS: tuple[Role, ...] = ("researcher", "health")
 
 
 @click.group()
 def commands() -> None:
     """Run the census agency's node: it counts, adds noise, and shuts down before the cap."""
+
+
+@commands.command()
+@create_options
+@click.option("--people", required=True, type=Whole(1, 2**32 - DECLARED_STEP), help=texts.PEOPLE_HELP)
+@click.option("--places", type=Whole(1, 2**31), help=texts.PLACES_HELP)
+@click.option("--witness", type=_FOLDER, help=texts.WITNESS_HELP)
+@click.option("--oversight", type=click.Path(path_type=Path, dir_okay=False), help=texts.OVERSIGHT_HELP)
+@click.option(
+    "--accounting",
+    type=click.Choice(get_args(Accounting)),
+    default="per_person",
+    show_default=True,
+    help=texts.ACCOUNTING_HELP,
+)
+@click.option(
+    "--subject", type=click.Choice(get_args(Subject)), default="person", show_default=True, help=texts.SUBJECT_HELP
+)
+@click.option("--max-belief", metavar="DECIMAL", default="0.8", show_default=True, help=texts.FIRST_MAX_BELIEF_HELP)
+@click.option("--release-tick-ms", type=Whole(0, 60_000), help=texts.FIRST_TICK_HELP)
+def create(
+    home: Path,
+    as_json: bool,
+    organisation: str,
+    origin: str,
+    address: str,
+    dictionary: Path | None,
+    linkage_file: Path | None,
+    people: int,
+    places: int | None,
+    witness: Path | None,
+    oversight: Path | None,
+    accounting: Accounting,
+    subject: Subject,
+    max_belief: str,
+    release_tick_ms: int | None,
+) -> None:
+    """Make a new census home, with keys of its own and its first policy in force.
+
+    Nothing secret leaves the machine but the linkage key, which the health agency is given by hand. The policy can be changed
+    later: 'census policy propose'.
+    """
+    verify_names(organisation, origin, address)
+    config = CensusConfig(
+        role="census",
+        organisation=organisation,
+        origin=origin,
+        address=address,
+        people=declared_at_least(people),
+        witness_store="" if witness is None else str(witness.resolve()),
+        keys=KeyConfig(oversight=OVERSIGHT_REFERENCE if oversight else ""),
+    )
+    policy = draft(
+        FirstPolicy(
+            accounting=accounting,
+            max_belief=max_belief,
+            people=config.people,
+            places=declared_at_least(people if places is None else places),
+            subject=subject,
+            release_tick_ms=release_tick_ms,
+        ).policy(),
+        {},
+    )
+    made = create_home(
+        home,
+        config,
+        policy,
+        oversight=None if oversight is None else oversight_key_in(oversight),
+        linkage_file=linkage_file,
+        dictionary=dictionary,
+    )
+    result = created_json(made, has_dictionary=dictionary is not None) | {
+        "people": config.people,
+        "policy_hash": policy.hash.hex(),
+    }
+    step = said(texts.CREATED_LINKED if linkage_file else texts.CREATED_KEY, file=made.linkage_keys.place)
+    missing = [said(NO_DICTIONARY, home=home)] * (dictionary is None)
+    missing += [said(texts.CREATED_NO_WITNESS)] * (witness is None)
+    missing += [said(texts.CREATED_NO_OVERSIGHT)] * (oversight is None)
+    emit(as_json, result, "\n".join([said(texts.CREATED, **(result | {"linkage": step})), *missing]))
 
 
 @commands.command()
@@ -127,7 +216,8 @@ def relink(home: Path, as_json: bool, source: NextKey, audited: bool) -> None:
         raise RefusedError("AUDIT_FIRST")
     report = opened.relink(source, progress=Progress(texts.RELINKING))
     result = {"linkage": report.linkage, "previous": report.previous, "load": report.load, "people": report.people}
-    emit(as_json, result, said(texts.RELINKED, **({**result, "file": opened.linkage_keys.place})))
+    text = said(texts.RELINKED if report.load else LINKAGE_BEGUN, **(result | {"file": opened.linkage_keys.place}))
+    emit(as_json, result, text)
 
 
 @commands.command()
@@ -244,7 +334,7 @@ def _emit_state(as_json: bool, done: Done, text: str) -> None:
     emit(as_json, {"state": done.state, "log_size": done.log_size}, text)
 
 
-commands.add_command(policy)
+commands.add_command(policy_commands)
 
 
 def _dashboard(home: Path) -> Any:

@@ -244,3 +244,40 @@ SETTING_HELP = {
 }
 SCALES_FORM = "'{part}' is neither a scale nor a range like 10-50."
 SCALES_RANGE = "'{part}' is no range of at most {most} ascending scales from 1 to {largest}."
+
+# --- making a home ---
+NO_OVERSIGHT_KEY = "holds no public oversight key"
+OVERSIGHT_REMEDY = "Take the file that 'tripartite auditor create' has written for the census agency, as it is."
+PEOPLE_HELP = (
+    "The most rows with an id that a load of the registry may hold, now and later; rounded up to a multiple of 524,288."
+)
+PLACES_HELP = "What the health agency declares: the time that its node has for a sample follows from it. If left out: as --people."
+WITNESS_HELP = "Folder on another disk or host that remembers how long the log was; made if it is not there."
+OVERSIGHT_HELP = "The public oversight key that 'auditor create' has written."
+ACCOUNTING_HELP = "Who is charged for an answer: everyone, or the people in its sample."
+SUBJECT_HELP = "Whose language a budget protects: a person's, or that of a household. Fixed at the first charge."
+FIRST_MAX_BELIEF_HELP = "No belief about one person may pass this; an exact decimal between 0.5 and 1."
+FIRST_TICK_HELP = (
+    "Answers leave on multiples of this; by default 250, or more for many people; 0 means at once and is for tests."
+)
+CREATED = """\
+A home for the census node of {organisation} stands in {home}; its keys are on this machine only.
+  fingerprint of its card  {fingerprint}
+  declared                 {people} people
+  policy in force          {policy_hash}
+Next:
+  1. Hand your card over, and tell its fingerprint on another way, to the health agency, the auditor and researchers:
+       tripartite keys card --home {home} --to {organisation}.card
+  2. Register theirs, each with the fingerprint that its owner tells you; a researcher's with --project:
+       tripartite census register --home {home} CARD --fingerprint FINGERPRINT
+  3. {linkage}
+  4. Load your registry, and serve:
+       tripartite census load --home {home}
+       tripartite census serve --home {home}"""
+CREATED_KEY = "Bring {file} to the health agency by hand: it is as secret as the data, and travels once."
+CREATED_LINKED = "The linkage key is the health agency's; destroy the copy that was brought."
+CREATED_NO_WITNESS = (
+    "Without --witness, a restored backup is noticed only when the health node shows what it has seen: set witness_store in "
+    "config.toml before serving."
+)
+CREATED_NO_OVERSIGHT = "Without --oversight, nobody can check the noise of answers: put the auditor's public key into keys/, and name it in config.toml."

@@ -17,7 +17,6 @@ from pathlib import Path
 from types import ModuleType
 
 import click
-import tomli_w
 from click.testing import CliRunner
 from tripartite.v1 import answer_pb2, quote_pb2, ticket_pb2
 
@@ -46,6 +45,7 @@ from broker_common.query.quote import sign_quote
 from broker_common.query.ticket import sign_ticket
 from broker_common.rpc.callers import ALLOWED_ROLES
 from broker_common.rpc.status import STATUS_OF_REASON
+from broker_common.storage.creation import comment_above, config_text
 from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import Entry, Event, Loaded, Opened, encode_entry
 from broker_common.tlog.merkle import MerkleTree, leaf_hash, verify_consistency
@@ -159,7 +159,7 @@ def _study_keys() -> str:
 def _study_rows(node: ast.ClassDef, lines: list[str], prefix: str) -> list[str]:
     fields = [each for each in node.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)]
     return [
-        f"| `{prefix}{_STUDY_KEYS.get(each.target.id, each.target.id)}` | {_comment_above(lines, each.lineno)} |"
+        f"| `{prefix}{_STUDY_KEYS.get(each.target.id, each.target.id)}` | {' '.join(comment_above(lines, each.lineno))} |"
         for each in fields
         if isinstance(each.target, ast.Name) and each.target.id not in _NO_STUDY_KEYS
     ]
@@ -189,7 +189,7 @@ def _table(node: ast.ClassDef, lines: list[str]) -> str:
     ]
     for field in node.body:
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-            comment = _comment_above(lines, field.lineno)
+            comment = " ".join(comment_above(lines, field.lineno))
             if not comment:
                 raise ValueError(f"{node.name}.{field.target.id} has no comment that says what it is")
             rows.append(f"| `{field.target.id}` | {_default(field.value)} | {comment} |")
@@ -203,26 +203,13 @@ def _default(value: ast.expr | None) -> str:
     return "" if isinstance(value, ast.Call) else f"`{ast.literal_eval(value)}`"
 
 
-def _comment_above(lines: list[str], line: int) -> str:
-    comment: list[str] = []
-    at = line - 2
-    while lines[at].strip().startswith("#"):
-        comment.insert(0, lines[at].strip().lstrip("# "))
-        at -= 1
-    return " ".join(comment)
-
-
 def _samples() -> dict[Path, str]:
     configs = {
-        "census": census_config(_SAMPLE_ADDRESSES, DECLARED_STEP),
+        "census": census_config(_SAMPLE_ADDRESSES, DECLARED_STEP, {}),
         "health": health_config(_SAMPLE_ADDRESSES, DECLARED_STEP),
         "researcher": researcher_config(_SAMPLE_ADDRESSES),
     }
-    head = "# config.toml of a {role} home, as `tripartite init` writes it. Every setting: deploy/README.md.\n\n"
-    return {
-        _ROOT / "deploy" / "samples" / f"{role}.toml": head.format(role=role) + tomli_w.dumps(config)
-        for role, config in configs.items()
-    }
+    return {_ROOT / "deploy" / "samples" / f"{role}.toml": config_text(config) for role, config in configs.items()}
 
 
 # The examples are under a key that anybody can make: 32 bytes of 0x2a.

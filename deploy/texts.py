@@ -10,7 +10,6 @@ Next:
       --count "mother_tongue = 'French'"
 """
 
-EMPTY_FOLDER = "Nothing was changed. Name a folder that is new or empty."
 NOT_A_DEMO = "Nothing was changed. Name another folder with --directory."
 NODE_STOPPED = "{role} node was told to stop, and did; it is not started again"
 NODE_ENDED = "{role} node stopped by itself (exit {code}); it said why above"

@@ -10,8 +10,10 @@ import click
 
 from broker_common.card_commands import register_command, revoke_command
 from broker_common.cli import (
+    HostPort,
     PrintableLine,
     Progress,
+    Whole,
     emit,
     home_option,
     instant,
@@ -22,24 +24,29 @@ from broker_common.cli import (
     ready_line,
     rejections_text,
 )
+from broker_common.create_commands import create_options, created_json, verify_names
+from broker_common.create_texts import LINKAGE_BEGUN, NO_DICTIONARY
 from broker_common.crypto.certificates import Role
 from broker_common.dashboard_commands import dashboard_command
 from broker_common.errors import BrokerError, RefusedError
 from broker_common.heap import share_one_heap
 from broker_common.language import phrase, phrase_of, said
 from broker_common.load_commands import changes_json, changes_since, check_option, load_text, rejections_json
-from broker_common.privacy.delays import least_forward_delay_ms
+from broker_common.privacy.delays import declared_at_least, least_forward_delay_ms
 from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary_pages import dictionary_json, dictionary_text
 from broker_common.rpc.handshake_log import noting_refused_connections
 from broker_common.rpc.server import run_node
 from broker_common.storage.clock import system_clock
+from broker_common.storage.creation import verify_identifier
 from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import NextKey
 from broker_common.storage.load_figures import figures_before, keep_figures, watching
 from broker_common.terminal import fitted
 from broker_common.tlog.health_state import HealthState
 from health_node import texts
+from health_node.config import CensusPeer, HealthConfig
+from health_node.creating import create_home
 from health_node.node import verify_fits
 from health_node.opening import HealthHome
 from health_node.people_store import Figures, read_figures
@@ -52,6 +59,44 @@ _PEERS: tuple[Role, ...] = ("researcher", "census")
 @click.group()
 def commands() -> None:
     """Run the health agency's node: it builds samples and never learns an answer."""
+
+
+@commands.command()
+@create_options
+@click.option("--places", required=True, type=Whole(1, 2**31), help=texts.PLACES_HELP)
+@click.option("--census", "census_address", required=True, type=HostPort(), help=texts.CENSUS_HELP)
+@click.option("--census-organisation", required=True, help=texts.CENSUS_ORGANISATION_HELP)
+def create(
+    home: Path,
+    as_json: bool,
+    organisation: str,
+    origin: str,
+    address: str,
+    dictionary: Path | None,
+    linkage_file: Path | None,
+    places: int,
+    census_address: str,
+    census_organisation: str,
+) -> None:
+    """Make a new health home, with keys of its own.
+
+    Nothing secret leaves the machine: the card goes to the census agency and to researchers, whose cards are registered here.
+    """
+    verify_names(organisation, origin, address)
+    verify_identifier("--census-organisation", census_organisation)
+    config = HealthConfig(
+        role="health",
+        organisation=organisation,
+        origin=origin,
+        address=address,
+        places=declared_at_least(places),
+        census=CensusPeer(address=census_address, organisation=census_organisation),
+    )
+    made = create_home(home, config, linkage_file=linkage_file, dictionary=dictionary)
+    result = created_json(made, has_dictionary=dictionary is not None) | {"places": config.places}
+    step = said(texts.CREATED_LINKED if linkage_file else texts.CREATED_UNLINKED, home=home)
+    missing = [said(NO_DICTIONARY, home=home)] * (dictionary is None)
+    emit(as_json, result, "\n".join([said(texts.CREATED, **(result | {"linkage": step})), *missing]))
 
 
 @commands.command()
@@ -144,7 +189,7 @@ def relink(home: Path, as_json: bool, source: NextKey, people: Path | None) -> N
         report, loaded = opened.reload(people, source, progress=Progress(texts.LOADING))
         left_out = rejections_text(loaded.rejected.placed, loaded.rejected.count)
     result = {"linkage": report.linkage, "previous": report.previous, "load": report.load, "people": report.people}
-    text = said(texts.RELINKED, **({**result, "file": opened.linkage_keys.place}))
+    text = said(texts.RELINKED if report.load else LINKAGE_BEGUN, **(result | {"file": opened.linkage_keys.place}))
     emit(as_json, result, "\n".join(filter(None, [text, left_out])))
 
 

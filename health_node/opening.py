@@ -13,7 +13,7 @@ from sqlite_utils import Database
 from tripartite.v1 import card_service_pb2_grpc, health_service_pb2_grpc
 
 from broker_common.crypto.cards import SAMPLING
-from broker_common.crypto.certificates import TlsCredentials
+from broker_common.crypto.certificates import Role, TlsCredentials
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.dashboard.beside import dashboard_beside, watch_certificates
 from broker_common.monitoring import Monitor
@@ -70,6 +70,9 @@ class HealthHome(AgencyHome[HealthState]):
             clock=self._clock,
             tables=_create_tables,
         )
+
+    def expected(self, role: Role) -> str:
+        return self.config.census.organisation if role == "census" else ""
 
     def load(
         self,

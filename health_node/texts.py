@@ -53,3 +53,30 @@ ROSTER_WAITS = "the census node does not have the roster of the load in force ye
 LATE = "a sample was not ready at its tick; it leaves at a later one"
 LATE_REMEDY = "a longer forward_delay_ms in the policy, or a faster machine"
 DISAGREED = "a key was not known between the agencies; cards have been exchanged, trying again"
+
+# --- making a home ---
+PLACES_HELP = (
+    "The most people that a load may hold, now and later; rounded up to a multiple of 524,288. What others see of size "
+    "follows from it: tell it the census agency, whose policy allows for it."
+)
+CENSUS_HELP = "Where the census node listens."
+CENSUS_ORGANISATION_HELP = (
+    "The census agency's organisation, as it tells you; no other card of a census agency is taken."
+)
+CREATED = """\
+A home for the health node of {organisation} stands in {home}; its keys are on this machine only.
+  fingerprint of its card  {fingerprint}
+  declared                 {places} places
+Next:
+  1. Hand your card over, and tell its fingerprint on another way, to the census agency, the auditor and researchers:
+       tripartite keys card --home {home} --to {organisation}.card
+  2. Register theirs, each with the fingerprint that its owner tells you; a researcher's with --project:
+       tripartite health register --home {home} CARD --fingerprint FINGERPRINT
+  3. {linkage}
+  4. Load your data, and serve:
+       tripartite health load --home {home}
+       tripartite health serve --home {home}"""
+CREATED_LINKED = "The linkage key is the census agency's; destroy the copy that was brought."
+CREATED_UNLINKED = """\
+Take the linkage key that the census agency has made, brought by hand, and destroy the copy:
+       tripartite health relink --home {home} --key-file FILE"""

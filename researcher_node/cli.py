@@ -159,6 +159,7 @@ def ask(
     yes: bool,
 ) -> None:
     """Ask one question and wait for its answer. Charges the budget once."""
+    from broker_common.storage.creation import verify_identifier
     from researcher_node.asking import Precision, Wish, parse_fraction
     from researcher_node.before_asking import consider
     from researcher_node.confirming import confirm, is_at_terminal, running, say_warnings
@@ -180,7 +181,7 @@ def ask(
     wish = None
     if where is not None:
         study = opened.config.project if project is None else project
-        _verify_name("--project", study)
+        verify_identifier("--project", study)
         wish = Wish(where, counts, of is not None, precision, parse_fraction(fraction), study, label or "")
     with closing(opened.open_answers()) as store, running(session := opened.session(store)) as run:
         warnings: Sequence[Warned] = ()
@@ -429,6 +430,7 @@ def create(
 
     Next: hand its card ('keys card') to both agencies, whose operators register it, and 'register' the cards of both here.
     """
+    from broker_common.storage.creation import verify_identifier
     from researcher_node.config import AgencyPeer, ResearcherConfig
     from researcher_node.opening import ResearcherHome
 
@@ -442,7 +444,7 @@ def create(
         address=address,
     )
     for name, value in (("--id", researcher_id), ("--organisation", organisation), ("--project", project)):
-        _verify_name(name, value)
+        verify_identifier(name, value)
     own = ResearcherHome.create(home, config).own_card()
     result = {"home": str(home), "researcher_id": researcher_id, "fingerprint": own.fingerprint}
     emit(as_json, result, said(texts.CREATED, **result))
@@ -496,15 +498,6 @@ def _precision(scale: int | None, wanted_margin: int | None) -> Precision:
     if scale is not None and wanted_margin is not None:
         raise click.UsageError(texts.SCALE_OR_MARGIN)
     return Precision(scale, wanted_margin)
-
-
-def _verify_name(option: str, value: str) -> None:
-    from broker_common.storage.registration import IDENTIFIER
-
-    if not IDENTIFIER.fullmatch(value):
-        raise InvalidRequestError(
-            "INVALID_VALUE", name=option, problem=f"is {value[:64]!r}", remedy=card_texts.NAME_RULE
-        )
 
 
 def _say_busy(seconds: float) -> None:

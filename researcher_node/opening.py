@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import structlog
 from grpc import aio
 from grpc.aio import ServicerContext
@@ -19,13 +18,13 @@ from broker_common.crypto.signing import Purpose
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError
 from broker_common.rpc.server import NodeServer, StopSignal, log_unforeseen
 from broker_common.storage.clock import SteadyClock
+from broker_common.storage.creation import new_home
 from broker_common.storage.durable import replace_file
 from broker_common.storage.home import Home
 from broker_common.storage.keyring import Keyring
 from broker_common.storage.registration import read_card
 from broker_common.tlog.membership import Registration
 from broker_common.tlog.note import NoteVerifier
-from researcher_node import texts
 from researcher_node.answers import Answers, CensusKeys
 from researcher_node.asking import Party, Session
 from researcher_node.config import ResearcherConfig
@@ -78,16 +77,10 @@ class ResearcherHome:
         Raises:
             InvalidRequestError: HOME_INVALID.
         """
-        path.mkdir(parents=True, exist_ok=True)
-        if any(path.iterdir()):
-            raise InvalidRequestError(
-                "HOME_INVALID", home=str(path), role="new", problem="the folder is not empty", remedy=texts.EMPTY_FOLDER
-            )
-        path.chmod(0o700)
-        replace_file(path / "config.toml", msgspec.toml.encode(config))
-        made = cls(path)
-        identity = Identity(config.organisation, "researcher", config.researcher_id)
-        made.publish(made.keyring.first_card(identity, "", made._clock()).signed)
+        with new_home(path, config):
+            made = cls(path)
+            identity = Identity(config.organisation, "researcher", config.researcher_id)
+            made.publish(made.keyring.first_card(identity, "", made._clock()).signed)
         return made
 
     def own_card(self) -> VerifiedCard:

@@ -194,7 +194,6 @@ CENSUS_HELP = "Where the census node listens."
 ADDRESS_HELP = (
     "Where your inbox will listen, if you run one. Port 0 is another one at each start, which nobody is told."
 )
-EMPTY_FOLDER = "Nothing was changed. Name a folder that is new or empty."
 CREATED = """\
 A researcher home for {researcher_id} stands in {home}.
   fingerprint of its card  {fingerprint}

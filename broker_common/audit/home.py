@@ -30,7 +30,7 @@ from broker_common.tlog.membership import peer_name
 from broker_common.tlog.note import MAX_NOTE_BYTES
 
 _ROLE: Final = "auditor"
-_TRUST = "trust"
+TRUST = "trust"
 _SEEN = "seen"
 
 
@@ -97,7 +97,7 @@ class AuditorHome:
         config = self._home.load_config(AuditorConfig)
         self._keys = config.keys
         self.path = path
-        cards = [read_card(file) for file in sorted((path / _TRUST).glob("*.card"))]
+        cards = [read_card(file) for file in sorted((path / TRUST).glob("*.card"))]
         # By role: the cards of the agency whose log is looked at.
         self._audited: dict[Role, list[VerifiedCard]] = {}
         wanted_by_role: dict[Role, str] = {"census": "", "health": config.health}

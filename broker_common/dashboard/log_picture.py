@@ -19,7 +19,7 @@ from broker_common.tlog.replay import LogState
 WARN_CERTIFICATE_MS = 60 * 86_400_000
 # Entries that have waited for a cosignature for so long: two rounds of witnessing take less.
 _STALE_WITNESS_MS = 30_000
-_MOST_AHEAD_MS = 60_000
+MOST_AHEAD_MS = 60_000
 _LEAST_FREE = 0.05
 # The health node calls every 10 seconds at least, also when there is nothing to cosign.
 _SILENT_PEER_SECONDS = 30.0
@@ -118,14 +118,14 @@ def time_problems(
     found = []
     if (0 if witnessed is None else witnessed.size) < due_size and now_ms - due_ms > _STALE_WITNESS_MS:
         found.append(Problem(phrase("The other agency has not cosigned the newest entries for half a minute.")))
-    if log_ms > now_ms + _MOST_AHEAD_MS:
+    if log_ms > now_ms + MOST_AHEAD_MS:
         found.append(
             Problem(
                 phrase("The log's newest entry is ahead of this machine's clock: one of the clocks was wrong."),
                 stops=False,
             )
         )
-    elif witnessed is not None and _is_apart(witnessed, due_size=due_size, due_ms=due_ms, now_ms=now_ms):
+    elif witnessed is not None and is_apart(witnessed, due_size=due_size, due_ms=due_ms, now_ms=now_ms):
         found.append(
             Problem(
                 phrase(
@@ -147,7 +147,7 @@ def time_problems(
     return found
 
 
-def _is_apart(witnessed: Witnessed, *, due_size: int, due_ms: int, now_ms: int) -> bool:
+def is_apart(witnessed: Witnessed, *, due_size: int, due_ms: int, now_ms: int) -> bool:
     """Whether the other agency has cosigned in our future, or an entry before it was written."""
     is_early = witnessed.size >= due_size and witnessed.time_ms < due_ms - _MOST_APART_MS
     return is_early or witnessed.time_ms > now_ms + _MOST_APART_MS

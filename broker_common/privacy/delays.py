@@ -37,7 +37,12 @@ _ROSTER_LEAST_MS = 400
 def declared_for(people: int) -> int:
     """The figure to declare where there are so many people now: a tenth more, rounded up to a step."""
     room = people + -(-people * _HEADROOM_PERCENT // 100)
-    return max(1, -(-room // DECLARED_STEP)) * DECLARED_STEP
+    return declared_at_least(room)
+
+
+def declared_at_least(people: int) -> int:
+    """The figure to declare for at most so many people: rounded up to a step."""
+    return max(1, -(-people // DECLARED_STEP)) * DECLARED_STEP
 
 
 def least_forward_delay_ms(places: int) -> int:

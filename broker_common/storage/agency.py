@@ -99,6 +99,11 @@ class AgencyHome(ABC, Generic[StoreStateT]):
         finally:
             journal.close()
 
+    def expected(self, role: Role) -> str:
+        """The one organisation that this home works with in a role, by its configuration; empty where any may be known."""
+        del role
+        return ""
+
     def own_card(self) -> VerifiedCard:
         with self.journal() as journal, journal.reading() as state:
             return own_card(state.membership)

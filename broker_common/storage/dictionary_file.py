@@ -93,6 +93,14 @@ def read_dictionary(path: Path) -> Dictionary:
     return parse_dictionary(text, path)
 
 
+def code_lists_of(path: Path) -> list[str]:
+    """The names of the code lists that a dictionary file, which can be read, names."""
+    content = tomllib.loads(read_text(path, MAX_FILE_BYTES))
+    tables = [content, *content.get("events", {}).values()]
+    lists = [column.get("codes") for table in tables for column in table["columns"].values()]
+    return sorted({name for name in lists if isinstance(name, str)})
+
+
 def parse_dictionary(text: str, path: Path) -> Dictionary:
     """The dictionary in the text of the file at `path`; code lists are read from beside it.
 

@@ -20,7 +20,9 @@ from broker_common.errors import BrokerError, InternalError, InvalidRequestError
 from broker_common.storage.durable import exclusive, is_held, make_folder, replace_file
 
 ValueT = TypeVar("ValueT")
-_CONFIG = "config.toml"
+CONFIG = "config.toml"
+# The folder of private keys.
+KEYS = "keys"
 # Names the home that commands work in when none is given.
 _VARIABLE = "TRIPARTITE_HOME"
 _LOAD_REFUSED = "load-refused"
@@ -39,7 +41,7 @@ def no_config(path: Path, role: str) -> InvalidRequestError:
         "Give the folder that holds config.toml. 'tripartite init DIR' makes DIR/researcher, DIR/health, DIR/census and "
         "DIR/auditor."
     )
-    within = [name for name in ROLES if (path / name / _CONFIG).is_file()]
+    within = [name for name in ROLES if (path / name / CONFIG).is_file()]
     if within:
         remedy = f"Give one of the homes in it with --home: {', '.join(str(path / name) for name in within)}."
     return InvalidRequestError(
@@ -71,7 +73,7 @@ def usual_home(role: str) -> Path | None:
 
 
 def _is_home(path: Path, roles: set[str]) -> bool:
-    file = path / _CONFIG
+    file = path / CONFIG
     return file.is_file() and _role_of(file.read_bytes()) in roles
 
 
@@ -81,7 +83,7 @@ def stated_role(path: Path) -> str:
     Raises:
         InvalidRequestError: HOME_INVALID or CONFIG_INVALID.
     """
-    file = path / _CONFIG
+    file = path / CONFIG
     try:
         data = file.read_bytes()
         msgspec.toml.decode(data)
@@ -108,7 +110,7 @@ class Home:
         Raises:
             InvalidRequestError: HOME_INVALID or CONFIG_INVALID, naming the setting that is wrong.
         """
-        file = self.path / _CONFIG
+        file = self.path / CONFIG
         if not file.is_file():
             raise no_config(self.path, self.role)
         data = file.read_bytes()

@@ -46,6 +46,12 @@ class LinkageKeys:
         kind, _, target = self.reference.partition(":")
         return str(self.home.path / target) if kind == "file" else self.reference
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the reference leads to anything; before the first load it need not."""
+        kind, _, target = self.reference.partition(":")
+        return kind != "file" or (self.home.path / target).exists()
+
     def chain(self, in_force: str, form: str = ONTARIO) -> LinkageChain:
         """The chain that the log names, in its form; before the first load, the whole file, for ids of `form`.
 
@@ -91,6 +97,32 @@ class LinkageKeys:
             )
         return wanted
 
+    def begin_with(self, source: NextKey, randomness: Randomness) -> None:
+        """Take the chain that the first load is to be made with; nothing is loaded yet.
+
+        Raises:
+            InvalidRequestError: RELINK_REFUSED, INVALID_VALUE; the file is as it was.
+        """
+        if source.file is not None:
+            self.begin(_read(source.file))
+        elif not source.new:
+            _refuse("there is no new key", "Make one with --new-key, or take the other agency's with --key-file.")
+        elif self.is_there:
+            _refuse(
+                f"{self.place} holds a key already, and nothing is loaded under it",
+                "Bring the other agency that file, or take its key with --key-file.",
+            )
+        else:
+            self.begin(new_chain(randomness))
+
+    def begin(self, chain: LinkageChain) -> None:
+        """Durably make the home's file hold this chain, whether there is a file or not: nothing was made with another.
+
+        Raises:
+            InvalidRequestError: INVALID_VALUE, the reference leads to no file.
+        """
+        self.home.replace_key(self.reference, f"{chain.to_text()}\n")
+
     def hold(self, chain: LinkageChain) -> None:
         """Durably make the home's file hold this chain.
 
@@ -98,7 +130,7 @@ class LinkageKeys:
             InvalidRequestError: INVALID_VALUE, the reference leads to no file.
         """
         if self.home.read_key(self.reference, LinkageChain.parse_text).keys != chain.keys:
-            self.home.replace_key(self.reference, f"{chain.to_text()}\n")
+            self.begin(chain)
 
     def next_chain(self, in_force: str, source: NextKey, randomness: Randomness) -> LinkageChain:
         """The chain that is to follow the one in force; the home's file holds it, durably.
@@ -150,6 +182,24 @@ def _continued(chain: LinkageChain, given: LinkageChain) -> LinkageChain:
             "Bring the other agency the key file of this one, and let it run 'relink --key-file FILE'.",
         )
     return given
+
+
+def new_chain(randomness: Randomness) -> LinkageChain:
+    """A chain of one fresh key."""
+    return LinkageChain([LinkageKey(randomness(_KEY_BYTES))])
+
+
+def chain_handed_over(file: Path) -> LinkageChain:
+    """The other agency's chain, from its key file, for a home that is made.
+
+    Raises:
+        InvalidRequestError: INVALID_VALUE.
+    """
+    try:
+        return _read(file)
+    except InvalidRequestError as error:
+        details = {name: error.details[name] for name in ("problem", "remedy")}
+        raise InvalidRequestError("INVALID_VALUE", name="--linkage-file", **details) from error
 
 
 def _read(path: Path) -> LinkageChain:

@@ -29,6 +29,7 @@ from broker_common.crypto.cards import (
 from broker_common.crypto.certificates import Identity, PeerCertificate, Role
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
+from broker_common.language import phrase
 from broker_common.query.ticket import Researcher
 from broker_common.storage.journal import Journal, StateT, Transaction
 from broker_common.tlog.cosignature import CosignatureVerifier
@@ -40,6 +41,8 @@ from broker_common.values import Clock
 # As in the URI SAN of a certificate.
 IDENTIFIER = re.compile(r"\A[a-z0-9][a-z0-9-]{0,62}\Z")
 Identifier = Annotated[str, Meta(pattern=IDENTIFIER.pattern)]
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
+_BETWEEN_DIGITS = re.compile(r"[\s:-]")
 # In-band, per peer and process. Whoever replaces every key at once needs ten.
 _MOST_CARDS = 20
 # Within so long.
@@ -48,14 +51,16 @@ _log = structlog.get_logger()
 # No key ends so late.
 _NEVER_MS = 2**63
 # As in a C2SP note.
-LogName = Annotated[str, Meta(min_length=1, max_length=MAX_ORIGIN_CHARACTERS, pattern=r"\A[^\s+]+\Z")]
+ORIGIN = re.compile(r"\A[^\s+]+\Z")
+LogName = Annotated[str, Meta(min_length=1, max_length=MAX_ORIGIN_CHARACTERS, pattern=ORIGIN.pattern)]
 
 
 def read_card(path: Path, *, fingerprint: str | None = None) -> VerifiedCard:
     """A card from a file, which agrees with itself and, where one is given, with a fingerprint.
 
     Raises:
-        InvalidRequestError: FILE_UNUSABLE, CARD_UNREADABLE, BAD_SIGNATURE or FINGERPRINT_MISMATCH.
+        InvalidRequestError: FILE_UNUSABLE, CARD_UNREADABLE, BAD_SIGNATURE or FINGERPRINT_MISMATCH; INVALID_VALUE, what was
+            given is no fingerprint.
     """
     try:
         with path.open("rb") as file:
@@ -69,9 +74,24 @@ def read_card(path: Path, *, fingerprint: str | None = None) -> VerifiedCard:
         if error.code != "MALFORMED_MESSAGE":
             raise
         raise InvalidRequestError("CARD_UNREADABLE", file=str(path), problem=error.details["problem"]) from error
-    if fingerprint is not None and fingerprint.strip().lower() != card.fingerprint:
+    if fingerprint is not None and _typed(fingerprint) != card.fingerprint:
         raise InvalidRequestError("FINGERPRINT_MISMATCH", found=card.fingerprint)
     return card
+
+
+def _typed(fingerprint: str) -> str:
+    """A fingerprint as a person types it: in capitals, in groups."""
+    digits = _BETWEEN_DIGITS.sub("", fingerprint).lower()
+    if not _FINGERPRINT.fullmatch(digits):
+        raise InvalidRequestError(
+            "INVALID_VALUE",
+            name="--fingerprint",
+            problem=phrase("has {count} signs and is not 64 digits from 0 to 9 and a to f", count=len(digits)),
+            remedy=phrase(
+                "Type the whole fingerprint that the card's owner tells you; blanks between digits do no harm."
+            ),
+        )
+    return digits
 
 
 def own_card(membership: Membership) -> VerifiedCard:

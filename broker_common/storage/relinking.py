@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from broker_common.crypto.linkage import LinkageKey
-from broker_common.errors import RefusedError
 from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder, StoreStateT
@@ -33,7 +32,7 @@ and gives the number of its people."""
 
 @dataclass(frozen=True, slots=True)
 class RelinkReport:
-    """For the operator: the chains' names, the new load, and how many people it holds."""
+    """For the operator: the chains' names, the new load, and how many people it holds; empty where nothing is loaded yet."""
 
     linkage: str
     previous: str
@@ -63,7 +62,7 @@ def relink(
     """Put the next linkage key in force.
 
     Raises:
-        RefusedError: NOTHING_LOADED, LOADING.
+        RefusedError: LOADING.
         InvalidRequestError: SECRET_MISSING, LINKAGE_KEY_MISSING, RELINK_REFUSED.
         InternalError: INTEGRITY, the store in force is not the one that was loaded; STORE_FAILED.
     """
@@ -72,9 +71,10 @@ def relink(
         forget_old_loads()
         with journal.reading() as state:
             replaced, previous, commitments = state.load, state.linkage, dict(state.commitments)
-            role = state.role
         if not replaced:
-            raise RefusedError("NOTHING_LOADED", what="store of people", role=role)
+            # No pseudonym was made yet: any chain may be the first.
+            keys.begin_with(source, randomness)
+            return RelinkReport("", "", "", 0)
         # 1
         chain = keys.next_chain(previous, source, randomness)
         # 2. SECURITY: a store that was changed must not come out of this with a new commitment.

@@ -14,12 +14,13 @@ import jinja2
 import pytest
 from jinja2 import nodes
 
-from broker_common import card_texts, dictionary_texts
+from broker_common import card_texts, create_texts, dictionary_texts
 from broker_common.audit import texts as audit_texts
 from broker_common.audit.codes import CODES, PENDING
 from broker_common.cli import LIBRARY_SENTENCES
 from broker_common.crypto.cards import PURPOSES
 from broker_common.dashboard import texts as dashboard_texts
+from broker_common.doctor import texts as doctor_texts
 from broker_common.errors import REASONS
 from broker_common.interrupts import HINT
 from broker_common.language import language
@@ -44,9 +45,11 @@ TEXTS = (
         audit_texts,
         card_texts,
         census_texts,
+        create_texts,
         dashboard_texts,
         deploy_texts,
         dictionary_texts,
+        doctor_texts,
         health_texts,
         researcher_texts,
         estimate_texts,

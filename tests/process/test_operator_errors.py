@@ -249,14 +249,14 @@ def each(role: str) -> dict[str, Case]:
         ),
         f"{role}: register one's own agency": Case(
             nothing,
-            f"{role} register --home HOME DIR/auditor/trust/{role}-agency.card",
+            f"{role} register --home HOME DIR/auditor/trust/{role}-{role}-agency.card",
             3,
             "INVALID_VALUE",
             (f"that of the {role} agency", "Give the card of a researcher"),
         ),
         f"{role}: another fingerprint": Case(
             nothing,
-            f"{role} register --home HOME DIR/auditor/trust/researcher-1.card --project p --fingerprint 00",
+            f"{role} register --home HOME DIR/auditor/trust/researcher-researcher-1.card --project p --fingerprint {'0' * 64}",
             3,
             "FINGERPRINT_MISMATCH",
             ("Nothing was registered",),
@@ -370,7 +370,7 @@ CASES: dict[str, Case] = {
     ),
     "researcher: register a researcher": Case(
         nothing,
-        "researcher register --home DIR/researcher DIR/auditor/trust/researcher-1.card",
+        "researcher register --home DIR/researcher DIR/auditor/trust/researcher-researcher-1.card",
         3,
         "INVALID_VALUE",
         ("that of a researcher", "Give the card of the health agency or the census agency"),

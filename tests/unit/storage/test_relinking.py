@@ -203,15 +203,50 @@ def test_changes_that_were_missed_are_made_up_for_at_once(agency: Agency) -> Non
     assert agency.state.linkage == LinkageChain([A, B, C]).chain_id
 
 
-def test_nothing_is_changed_where_nothing_is_loaded(tmp_path: Path, agency: Agency) -> None:
-    """There is nobody to rename; the key file stays as it is."""
+@pytest.fixture
+def unloaded(tmp_path: Path, agency: Agency) -> Iterator[Agency]:
+    """The same agency before its first load."""
     journal, agency.journal = agency.journal, empty_journal(tmp_path / "empty.db")
-    with pytest.raises(RefusedError) as caught:
-        agency.relink()
+    size = agency.state.size
+    yield agency
+    assert agency.state.size == size
     agency.journal.close()
     agency.journal = journal
-    assert caught.value.code == "NOTHING_LOADED"
-    assert agency.held == FIRST
+
+
+@pytest.mark.parametrize("chain", [LinkageChain([B]), LinkageChain([B, C]), LinkageChain([A, C]), FIRST])
+def test_before_the_first_load_any_chain_may_be_the_first(unloaded: Agency, chain: LinkageChain) -> None:
+    """Nobody has a pseudonym yet, so that there is nothing to go on from; nothing is logged."""
+    (unloaded.path / "stick").write_text(f"{chain.to_text()}\n")
+    assert unloaded.relink(NextKey(file=unloaded.path / "stick")) == RelinkReport("", "", "", 0)
+    assert unloaded.held == chain
+
+
+def test_a_home_without_a_linkage_key_makes_its_own_or_takes_the_others(unloaded: Agency) -> None:
+    """With --new-key once; a second one would be another chain than the one that was handed over."""
+    key = unloaded.path / "keys" / "linkage.key"
+    key.unlink()
+    with pytest.raises(InvalidRequestError, match="RELINK_REFUSED"):
+        unloaded.relink(NextKey())
+    assert not key.exists()
+    unloaded.relink(NextKey(new=True))
+    made = unloaded.held
+    assert len(made.keys) == 1
+    assert key.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(InvalidRequestError, match="RELINK_REFUSED"):
+        unloaded.relink(NextKey(new=True))
+    assert unloaded.held == made
+
+
+@pytest.mark.parametrize("content", [b"", b"rubbish", b"secret tls AAAA", None])
+def test_what_is_no_linkage_key_begins_nothing(unloaded: Agency, content: bytes | None) -> None:
+    """The key that is there stays."""
+    stick = unloaded.path / "stick"
+    if content is not None:
+        stick.write_bytes(content)
+    with pytest.raises(InvalidRequestError, match="RELINK_REFUSED"):
+        unloaded.relink(NextKey(file=stick))
+    assert unloaded.held == FIRST
 
 
 def test_a_store_that_was_tampered_with_gets_no_new_commitment(agency: Agency) -> None:

@@ -1,0 +1,83 @@
+"""What was loaded, against what is declared, what the policy allows for, and what the next load would read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from broker_common.doctor import texts
+from broker_common.doctor.findings import Finding, ok, problem, warning
+from broker_common.language import phrase
+from broker_common.privacy.delays import too_short
+from broker_common.privacy.policy import Policy
+from broker_common.query.dictionary_document import dictionary_document
+from broker_common.storage.agency import AgencyHome
+from broker_common.storage.dictionary_file import FILE_NAME, read_dictionary
+from broker_common.storage.journal import Journal
+from broker_common.storage.source import RejectedRows
+from broker_common.storage.source_plan import plan_for
+
+# Of what is declared: beyond it the next load may not fit.
+_LITTLE_ROOM = 0.95
+# Where a home says, or has, what its next load reads.
+_SOURCES = ("source.toml", "people.csv")
+
+
+def declared_findings(role: str, people: int | None, declared: int) -> Iterator[Finding]:
+    """Whether the load in force leaves room below what is declared; None: nothing is loaded."""
+    if people is None:
+        yield warning(
+            "declared", texts.NOTHING_LOADED, phrase(texts.NOTHING_LOADED_REMEDY, command=f"tripartite {role} load")
+        )
+    elif people > _LITTLE_ROOM * declared:
+        yield warning("declared", phrase(texts.FULL, people=people, declared=declared), texts.FULL_REMEDY)
+    else:
+        yield ok("declared", phrase(texts.FITS, people=people, declared=declared))
+
+
+def policy_finding(policy: Policy, *, places: int | None, people: int | None = None) -> Finding:
+    """Whether the policy's times allow for what is declared."""
+    if not policy.release_tick_ms:
+        return warning("policy", texts.NO_TICK, texts.POLICY_REMEDY)
+    short = too_short(policy, places, people=people)
+    if not short:
+        return ok("policy", texts.POLICY_FITS)
+    times = ", ".join(f"{name} >= {least_ms}" for name, least_ms in short.items())
+    return problem("policy", phrase(texts.POLICY_TOO_SHORT, times=times), texts.POLICY_REMEDY)
+
+
+def dictionary_findings(opened: AgencyHome[Any], journal: Journal[Any]) -> Iterator[Finding]:
+    """Whether the dictionary in the home, the one that was adopted last, and that of the load in force are the same."""
+    with journal.reading() as state:
+        newest, in_force = state.newest_dictionary, state.dictionaries.get(state.load, "")
+    home, role = opened.home.path, opened.home.role
+    adopt = phrase(texts.ADOPT_REMEDY, command=f"tripartite dictionary adopt --home {home}")
+    if newest is None:
+        yield warning("dictionary", texts.DICTIONARY_NONE, adopt)
+        return
+    file = home / FILE_NAME
+    is_other = file.is_file() and dictionary_document(read_dictionary(file)) != opened.dictionaries.document(
+        newest.document
+    )
+    if is_other:
+        yield warning("dictionary", texts.DICTIONARY_NOT_ADOPTED, adopt)
+    is_next = in_force not in {"", newest.dictionary}
+    if is_next:
+        shown = phrase(texts.DICTIONARY_NEXT, version=newest.version)
+        yield warning("dictionary", shown, phrase(texts.DICTIONARY_NEXT_REMEDY, command=f"tripartite {role} load"))
+    if not is_other and not is_next:
+        yield ok("dictionary", phrase(texts.DICTIONARY_GOOD, version=newest.version))
+
+
+def source_findings(opened: AgencyHome[Any], ids: Collection[str]) -> Iterator[Finding]:
+    """Whether what the next load reads can be opened; its first rows are read, and nothing is said of them."""
+    home = opened.home.path
+    if not any((home / name).exists() for name in _SOURCES):
+        yield warning("source", texts.NO_SOURCE, texts.NO_SOURCE_REMEDY)
+        return
+    dictionary = opened.newest_dictionary()
+    plan = plan_for(home, None, ids, dictionary)
+    sources = [plan.people(dictionary.columns), *(plan.events(table) for table in dictionary.events)]
+    for source in sources:
+        next(iter(source.chunks(RejectedRows())), None)
+    yield ok("source", texts.SOURCE)

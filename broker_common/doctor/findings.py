@@ -1,0 +1,58 @@
+"""One finding of a doctor: whether something is as it should be, in one sentence, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from broker_common.doctor import texts
+from broker_common.errors import BrokerError
+from broker_common.language import hint_of, phrase, phrase_of
+
+Level: TypeAlias = Literal["ok", "warning", "problem"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found of one thing. Sentences are phrases: English for programs, and said in French to people."""
+
+    check: str
+    level: Level
+    text: str
+    # What to do; empty where nothing is.
+    remedy: str = ""
+
+
+def ok(check: str, text: str) -> Finding:
+    """It is as it should be."""
+    return Finding(check, "ok", text)
+
+
+def warning(check: str, text: str, remedy: str) -> Finding:
+    """It may be meant so, or is about to be a problem."""
+    return Finding(check, "warning", text, remedy)
+
+
+def problem(check: str, text: str, remedy: str) -> Finding:
+    """Something does not work, or a promise is not kept."""
+    return Finding(check, "problem", text, remedy)
+
+
+def of_error(check: str, error: BrokerError, *, level: Level = "problem") -> Finding:
+    """What a part of the home, or a peer, says of itself."""
+    return Finding(check, level, phrase_of(error), hint_of(error))
+
+
+def tried(check: str, look: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    """What a look finds; that it could not look is a finding as well, and no end of the others."""
+    found = []
+    try:
+        for each in look():
+            found.append(each)  # noqa: PERF402 - what was found before a look fails is kept
+    except BrokerError as error:
+        found.append(of_error(check, error))
+    except OSError as error:
+        file, reason = error.filename or check, error.strerror or type(error).__name__
+        found.append(problem(check, phrase(texts.UNREADABLE, file=file, problem=reason), texts.UNREADABLE_REMEDY))
+    return found

@@ -1,0 +1,214 @@
+"""New homes: a folder that is new or empty becomes one as a whole, or is left as it was.
+
+config.toml says of each setting that was chosen what it is, in the words of the code; what is left out has its default.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import shutil
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+import tomli_w
+
+from broker_common.crypto.cards import MAX_ORIGIN_CHARACTERS
+from broker_common.crypto.certificates import Identity, Role
+from broker_common.crypto.linkage import LinkageChain
+from broker_common.crypto.signing import Purpose
+from broker_common.errors import InvalidRequestError
+from broker_common.language import phrase
+from broker_common.storage.agency import AgencyHome
+from broker_common.storage.clock import system_clock
+from broker_common.storage.dictionary_file import FILE_NAME, code_lists_of, read_dictionary
+from broker_common.storage.durable import SHARED_FILE, replace_file
+from broker_common.storage.home import CONFIG, KEYS
+from broker_common.storage.registration import IDENTIFIER, ORIGIN
+
+_HEAD = "# config.toml of a {role} home. What is left out has its default; every setting stands in deploy/README.md.\n"
+# The name of an agency's node on its card.
+_NODE = "node"
+# Settings that somebody has to have chosen.
+_DECLARED = frozenset({"people", "places"})
+HomeT = TypeVar("HomeT", bound=AgencyHome[Any])
+
+
+class AgencyConfig(Protocol):
+    """What the configurations of both agencies say of the agency itself."""
+
+    @property
+    def role(self) -> Role: ...
+    @property
+    def organisation(self) -> str: ...
+    @property
+    def origin(self) -> str: ...
+
+
+@contextmanager
+def new_home(path: Path, config: msgspec.Struct) -> Iterator[None]:
+    """Make a home with this configuration; if the block fails, nothing of it is left.
+
+    Raises:
+        InvalidRequestError: HOME_INVALID, the folder holds something.
+    """
+    is_new = not path.exists()
+    path.mkdir(parents=True, exist_ok=True)
+    verify_empty(path)
+    try:
+        for folder in (path, path / KEYS):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            folder.chmod(0o700)
+        replace_file(path / CONFIG, config_text(config).encode())
+        yield
+    except BaseException:
+        _empty(path)
+        if is_new:
+            path.rmdir()
+        raise
+
+
+@contextmanager
+def new_agency(
+    open_home: Callable[[Path], HomeT],
+    path: Path,
+    config: AgencyConfig,
+    linkage: LinkageChain | None,
+    dictionary: Path | None,
+) -> Iterator[HomeT]:
+    """Make an agency's home, with a fresh key for every purpose, its first card, and a log that says whose it is.
+
+    A dictionary file is copied into it, with the code lists that it names, and adopted.
+
+    Raises:
+        InvalidRequestError: HOME_INVALID, the folder holds something; CONFIG_INVALID, DICTIONARY_INVALID.
+    """
+    if not isinstance(config, msgspec.Struct):
+        raise TypeError("a configuration is a struct")
+    adopted = None if dictionary is None else read_dictionary(dictionary)
+    with new_home(path, config):
+        made = open_home(path)
+        identity = Identity(config.organisation, config.role, _NODE)
+        card = made.keyring.first_card(identity, config.origin, system_clock())
+        root = card.verify_keys(Purpose.IDENTITY, 0)[0]
+        replace_file(path / KEYS / "identity.pub", f"{root.to_text()}\n".encode("ascii"))
+        made.create(card.signed)
+        if linkage is not None:
+            made.linkage_keys.begin(linkage)
+        if dictionary is not None and adopted is not None:
+            _copy_dictionary(dictionary, path)
+            made.adopt_dictionary(adopted)
+        yield made
+
+
+def _copy_dictionary(dictionary: Path, home: Path) -> None:
+    for name in code_lists_of(dictionary):
+        replace_file(home / name, (dictionary.parent / name).read_bytes(), mode=SHARED_FILE)
+    replace_file(home / FILE_NAME, dictionary.read_bytes(), mode=SHARED_FILE)
+
+
+def verify_empty(path: Path) -> None:
+    """Return only if a folder holds nothing.
+
+    Raises:
+        InvalidRequestError: HOME_INVALID.
+    """
+    if any(path.iterdir()):
+        raise InvalidRequestError(
+            "HOME_INVALID",
+            home=str(path),
+            role="new",
+            problem="the folder is not empty",
+            remedy=phrase("Nothing was changed. Name a folder that is new or empty."),
+        )
+
+
+def _empty(path: Path) -> None:
+    for left in path.iterdir():
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left)
+        else:
+            left.unlink()
+
+
+def verify_identifier(option: str, value: str) -> None:
+    """Return only if this can be the name of an organisation, a researcher or a study.
+
+    Raises:
+        InvalidRequestError: INVALID_VALUE.
+    """
+    if not IDENTIFIER.fullmatch(value):
+        raise InvalidRequestError(
+            "INVALID_VALUE",
+            name=option,
+            problem=f"is {value[:64]!r}",
+            remedy=phrase("Use small letters, digits and hyphens, at most 63."),
+        )
+
+
+def verify_origin(option: str, value: str) -> None:
+    """Return only if this can be the name of a log.
+
+    Raises:
+        InvalidRequestError: INVALID_VALUE.
+    """
+    if not ORIGIN.fullmatch(value) or len(value) > MAX_ORIGIN_CHARACTERS:
+        raise InvalidRequestError(
+            "INVALID_VALUE",
+            name=option,
+            problem=f"is {value[:64]!r}",
+            remedy=phrase("Use a name like health.example/tripartite: no blanks and no '+', at most 200 characters."),
+        )
+
+
+# --- config.toml ---------------------------------------------------------------------------------------------------
+
+
+def config_text(config: msgspec.Struct) -> str:
+    """config.toml with what differs from the defaults, each setting below the comment that it has in the code."""
+    return "\n".join([_HEAD.format(role=getattr(config, "role", "")), *_settings(config)]) + "\n"
+
+
+def _settings(config: msgspec.Struct, section: str = "") -> list[str]:
+    comments, lines, sections = comments_of(type(config)), [], []
+    for field in msgspec.structs.fields(config):
+        value = getattr(config, field.name)
+        if isinstance(value, msgspec.Struct):
+            name = f"{section}{field.name}"
+            inner = _settings(value, f"{name}.")
+            sections += ["", f"[{name}]", *inner] if inner else []
+        elif field.required or field.name in _DECLARED or value != _default(field):
+            lines += [f"# {line}" for line in comments[field.name]]
+            lines.append(tomli_w.dumps({field.name: value}).rstrip("\n"))
+    return lines + sections
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+
+
+def comments_of(kind: type) -> dict[str, list[str]]:
+    """The comment above each field of a class, line by line."""
+    source = textwrap.dedent(inspect.getsource(kind))
+    lines, definition = source.splitlines(), ast.parse(source).body[0]
+    if not isinstance(definition, ast.ClassDef):
+        raise TypeError(f"{kind} is no class")
+    return {
+        field.target.id: comment_above(lines, field.lineno)
+        for field in definition.body
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+    }
+
+
+def comment_above(lines: Sequence[str], line: int) -> list[str]:
+    """The comment that stands above a line, which is counted from 1."""
+    comment: list[str] = []
+    at = line - 2
+    while lines[at].strip().startswith("#"):
+        comment.insert(0, lines[at].strip().lstrip("# "))
+        at -= 1
+    return comment

@@ -1,0 +1,63 @@
+"""What a health operator can get wrong: the census node's address, declared places against the data and the policy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+from broker_common.doctor import texts
+from broker_common.doctor.agency import agency_findings
+from broker_common.doctor.data import declared_findings, dictionary_findings, policy_finding, source_findings
+from broker_common.doctor.findings import Finding, ok, tried, warning
+from broker_common.doctor.peers import peer_findings
+from broker_common.errors import BrokerError
+from broker_common.language import phrase
+from broker_common.storage.clock import system_clock
+from broker_common.storage.journal import Journal
+from broker_common.storage.registration import registered
+from broker_common.storage.source_plan import LINKED_ID
+from broker_common.tlog.health_state import HealthState
+from health_node.opening import HealthHome
+from health_node.people_store import read_figures
+
+
+def look(path: Path) -> Iterator[Finding]:
+    """Everything but the files themselves."""
+    opened = HealthHome(path)
+    yield ok("config", texts.CONFIG)
+    now_ms = system_clock()
+    with opened.journal() as journal:
+        yield from agency_findings(opened, journal, now_ms)
+        yield from tried("peers", lambda: _census(opened, journal))
+        yield from tried("declared", lambda: _declared(opened, journal))
+        yield from tried("dictionary", lambda: dictionary_findings(opened, journal))
+    yield from tried("source", lambda: source_findings(opened, (LINKED_ID,)))
+    yield _policy(opened)
+
+
+def _census(opened: HealthHome, journal: Journal[HealthState]) -> Iterator[Finding]:
+    census, own = opened.config.census, opened.own_card()
+    with journal.reading() as state:
+        known = registered(state.membership, "census", census.organisation).card
+    yield from peer_findings(census.address, known, own, lambda: opened.keyring.tls(own, system_clock()), system_clock)
+
+
+def _declared(opened: HealthHome, journal: Journal[HealthState]) -> Iterator[Finding]:
+    with journal.reading() as state:
+        load = state.load
+        dictionary = opened.dictionaries.of_load(state, load) if load else None
+    figures = None if dictionary is None else read_figures(opened.loads.file(load), dictionary)
+    declared = opened.config.places
+    yield from declared_findings("health", None if figures is None else figures.people, declared)
+    if figures is not None and figures.places != declared:
+        shown = phrase(texts.DECLARED_CHANGED, declared=declared, loaded=figures.places)
+        yield warning("declared", shown, texts.DECLARED_CHANGED_REMEDY)
+
+
+def _policy(opened: HealthHome) -> Finding:
+    try:
+        policy = asyncio.run(opened.policy_in_force())
+    except BrokerError as error:
+        return warning("policy", phrase(texts.POLICY_UNKNOWN, code=error.code), texts.POLICY_UNKNOWN_REMEDY)
+    return policy_finding(policy, places=opened.config.places)
