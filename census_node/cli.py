@@ -39,6 +39,7 @@ from broker_common.storage.linkage_keys import NextKey
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.orders import verify_reason
 from census_node import texts
+from census_node.linking.commands import link
 from census_node.opening import CensusHome
 from census_node.operator.belief_report import facts_of, plot_text, report_of, report_text, status_of, status_text
 from census_node.operator.operating import Done, shut_down
@@ -228,6 +229,7 @@ def _emit_state(as_json: bool, done: Done, text: str) -> None:
 
 
 commands.add_command(policy)
+commands.add_command(link)
 
 
 def _dashboard(home: Path) -> Any:
