@@ -544,6 +544,20 @@ REASONS: Mapping[str, Reason] = {
     "LOAD_REFUSED": Reason(
         InvalidRequestError, "The file was not loaded: {problem}.", "{remedy} What was loaded before is still in force."
     ),
+    "LINKING_REFUSED": Reason(
+        InvalidRequestError, "{file} was not linked: {problem}.", "{remedy} Nothing was written."
+    ),
+    "LINKING_NOT_INSTALLED": Reason(
+        InvalidRequestError,
+        "'tripartite census link' needs '{package}', which is not installed here.",
+        "Install it with pip install 'tripartite[link]'; no other command needs it.",
+    ),
+    "LINKING_NOT_LEARNED": Reason(
+        InvalidRequestError,
+        "Nothing was linked: {problem}.",
+        "The files may be too small, or not of the same people. Other rules of training, or fewer columns under compared, may help: "
+        "docs/linkage.md. Nothing was written.",
+    ),
     "RELINK_REFUSED": Reason(
         InvalidRequestError, "The linkage key was not changed: {problem}.", "{remedy} The key before is still in force."
     ),

@@ -47,6 +47,7 @@ from broker_common.tlog.orders import verify_reason
 from census_node import texts
 from census_node.config import CensusConfig, KeyConfig
 from census_node.creating import OVERSIGHT_REFERENCE, FirstPolicy, create_home, oversight_key_in
+from census_node.linking.commands import link
 from census_node.opening import CensusHome
 from census_node.operator.belief_report import facts_of, plot_text, report_of, report_text, status_of, status_text
 from census_node.operator.operating import Done, shut_down
@@ -335,6 +336,7 @@ def _emit_state(as_json: bool, done: Done, text: str) -> None:
 
 
 commands.add_command(policy_commands)
+commands.add_command(link)
 
 
 def _dashboard(home: Path) -> Any:

@@ -29,6 +29,7 @@ from broker_common.query.dictionary import ColumnType
 from broker_common.query.dictionary_changes import EFFECTS
 from broker_common.storage.dictionary_file import KINDS
 from census_node import texts as census_texts
+from census_node.linking import texts as linking_texts
 from deploy import texts as deploy_texts
 from health_node import texts as health_texts
 from researcher_node import estimate_texts
@@ -51,6 +52,7 @@ TEXTS = (
         dictionary_texts,
         doctor_texts,
         health_texts,
+        linking_texts,
         researcher_texts,
         estimate_texts,
         study_texts,
