@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, get_args
 
 from broker_common.crypto.id_forms import ID_FORMS
+from broker_common.errors import InternalError
 from broker_common.language import phrase
 from broker_common.query.dictionary import (
     MAX_CODES,
@@ -52,6 +53,7 @@ from broker_common.query.dictionary import (
     shown,
 )
 from broker_common.storage.code_lists import made_code, read_code_list, read_text, verify_codes, wrong_at
+from broker_common.storage.durable import SHARED_FILE, replace_file
 
 FILE_NAME: Final = "dictionary.toml"
 """What a home calls its dictionary."""
@@ -114,6 +116,25 @@ def parse_dictionary(text: str, path: Path) -> Dictionary:
         # Numbers of thousands of digits, brackets in brackets.
         wrong_at(path)(0, phrase("This is not TOML."), phrase(EXPLAINED))
     return _Reader(text, path).dictionary(content)
+
+
+def copy_dictionary(path: Path, folder: Path) -> None:
+    """Put a dictionary file that was read, and the code lists that it names, into a folder, as its dictionary.
+
+    Raises:
+        InternalError: STORE_FAILED.
+    """
+    content = tomllib.loads(read_text(path, MAX_FILE_BYTES))
+    tables = [content["columns"], *(table["columns"] for table in content.get("events", {}).values())]
+    lists = {
+        column["codes"] for columns in tables for column in columns.values() if isinstance(column.get("codes"), str)
+    }
+    try:
+        for name in sorted(lists):
+            replace_file(folder / name, (path.parent / name).read_bytes(), mode=SHARED_FILE)
+        replace_file(folder / FILE_NAME, path.read_bytes(), mode=SHARED_FILE)
+    except OSError as error:
+        raise InternalError("STORE_FAILED") from error
 
 
 class _Table:
