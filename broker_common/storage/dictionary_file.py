@@ -48,7 +48,6 @@ from broker_common.query.dictionary import (
     Dictionary,
     EventTable,
     Linkage,
-    listed,
     nearest,
     shown,
 )
@@ -180,12 +179,18 @@ class _Table:
 
     def word(self, key: str, words: Sequence[str]) -> str:
         found = self.text(key)
+        if not found:
+            self.wrong(
+                key, phrase("'{key}' is empty.", key=key), phrase("Write one of: {keys}.", keys=", ".join(words))
+            )
         if found not in words:
             self.wrong(
                 key,
                 phrase("'{key}' cannot be '{found}'.", key=key, found=shown(found)),
                 phrase(
-                    "Did you mean: {nearest}? All there are: {keys}.", nearest=nearest(found, words), keys=listed(words)
+                    "Did you mean: {nearest}? All there are: {keys}.",
+                    nearest=nearest(found, words),
+                    keys=", ".join(words),
                 ),
             )
         return found
