@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from broker_common import dictionary_texts as texts
-from broker_common.cli import emit, home_option, json_option, usual_home_of
+from broker_common.cli import emit, home_option, json_option, load_installed, usual_home_of
+from broker_common.errors import InvalidRequestError
 from broker_common.language import language_of_environment, phrase, said
 from broker_common.terminal import fitted
 
 if TYPE_CHECKING:
     # What a command needs is imported when it runs (see PLC0415 in pyproject.toml): --help waits for none of it.
     from broker_common.query.dictionary import Column, Dictionary
+    from broker_common.query.dictionary_changes import Change
+    from broker_common.storage.agency import AgencyHome
 
+# Who has a dictionary, and how a home of theirs is opened.
+_AGENCIES = ("census", "health")
+_HOMES = "tripartite.homes"
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
@@ -35,7 +42,7 @@ class _CodeList(click.ParamType[tuple[str, Path]]):
 
 @click.group()
 def dictionary() -> None:
-    """What an agency publishes: check its dictionary file, compare two, or draft one from its data."""
+    """The dictionary files of an agency: draft one, check it, compare two, adopt one."""
 
 
 @dictionary.command()
@@ -64,22 +71,37 @@ def diff(as_json: bool, old: Path, new: Path) -> None:
     from broker_common.storage.dictionary_file import read_dictionary
 
     found = changes(read_dictionary(old), read_dictionary(new))
-    result = {
-        "needs_load": any(change.needs_load for change in found),
-        "changes": [
-            {
-                "kind": change.kind,
-                "place": change.place,
-                "needs_load": change.needs_load,
-                "text": str(change.sentence),
-                "effect": str(change.effect),
-            }
-            for change in found
-        ],
-    }
+    result = _changes_json(found)
     head = said(texts.NEEDS_LOAD, old=old, new=new) if result["needs_load"] else said(texts.NEEDS_NO_LOAD)
-    lines = [said(texts.CHANGE, sentence=said(change.sentence), effect=said(change.effect)) for change in found]
-    emit(as_json, result, fitted("\n".join([head, *lines])) if found else said(texts.SAME))
+    emit(as_json, result, fitted("\n".join([head, *_change_lines(found)])) if found else said(texts.SAME))
+
+
+@dictionary.command()
+@home_option
+@json_option
+@click.argument("file", required=False, type=_FILE)
+def adopt(home: Path, as_json: bool, file: Path | None) -> None:
+    """Sign the dictionary in an agency's home, and load data under it from now on.
+
+    FILE, with the code lists that it names, is first put into the home as its dictionary.toml. What is loaded stays in force, under the
+    dictionary that it was loaded under, until the next load.
+    """
+    from broker_common.query.dictionary_changes import changes
+    from broker_common.storage.dictionary_file import FILE_NAME, copy_dictionary, read_dictionary
+
+    agency = _agency(home)
+    new = read_dictionary(file or home / FILE_NAME)
+    before = agency.adopted_dictionary()
+    adopted = agency.adopt_dictionary(new)
+    if file is not None:
+        # CRASH: the home's file is an older one; adopting the same again changes nothing but that.
+        copy_dictionary(file, home)
+    found = [] if before is None else changes(before, new)
+    result = {"version": adopted.version, "hash": adopted.dictionary} | _changes_json(found) | {"first": before is None}
+    lines = [said(texts.ADOPTED, version=adopted.version, hash=adopted.dictionary), *_change_lines(found)]
+    if before is None or result["needs_load"]:
+        lines.append(said(texts.LOAD_NOW, role=agency.home.role, home=home))
+    emit(as_json, result, fitted("\n".join(lines)))
 
 
 @dictionary.command()
@@ -109,6 +131,48 @@ def draft(
         replace_file(to, text.encode(), mode=SHARED_FILE)
     result = {"file": None if to is None else str(to), "dictionary": text}
     emit(as_json, result, text.rstrip("\n") if to is None else said(texts.DRAFTED, file=to))
+
+
+def _agency(path: Path) -> AgencyHome[Any]:
+    """The agency's home at this path.
+
+    Raises:
+        InvalidRequestError: HOME_INVALID, it is another role's.
+    """
+    from broker_common.storage.home import stated_role
+
+    role = stated_role(path)
+    if role not in _AGENCIES:
+        raise InvalidRequestError(
+            "HOME_INVALID",
+            home=str(path),
+            role="agency's",
+            problem=texts.NO_DICTIONARY,
+            remedy=texts.NO_DICTIONARY_REMEDY,
+        )
+    (point,) = entry_points(group=_HOMES, name=role)
+    home: AgencyHome[Any] = load_installed(point)(path)
+    return home
+
+
+def _changes_json(found: Sequence[Change]) -> dict[str, Any]:
+    return {
+        "needs_load": any(change.needs_load for change in found),
+        "changes": [
+            {
+                "kind": change.kind,
+                "place": change.place,
+                "needs_load": change.needs_load,
+                "text": str(change.sentence),
+                "effect": str(change.effect),
+            }
+            for change in found
+        ],
+    }
+
+
+def _change_lines(found: Sequence[Change]) -> Sequence[str]:
+    return [said(texts.CHANGE, sentence=said(change.sentence), effect=said(change.effect)) for change in found]
 
 
 def dictionary_command(published: Callable[[Path], Dictionary]) -> click.Command:

@@ -32,6 +32,12 @@ NEEDS_LOAD = "Data that was loaded under {old} must be loaded again before it is
 NEEDS_NO_LOAD = "Nothing has to be loaded again; people read other words:"
 CHANGE = "  {sentence}\n      {effect}"
 
+# --- adopt ---
+ADOPTED = "Adopted: version {version}, hash {hash}."
+LOAD_NOW = "Data is served under it after the next load: tripartite {role} load --home {home}"
+NO_DICTIONARY = "only a health or census agency publishes a dictionary"
+NO_DICTIONARY_REMEDY = "Give the home of an agency with --home."
+
 # --- draft ---
 DRAFTED = "The draft is in {file}. Write what its TODOs ask for, then: tripartite dictionary check {file}"
 

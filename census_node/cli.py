@@ -28,6 +28,7 @@ from broker_common.create_texts import LINKAGE_BEGUN, NO_DICTIONARY
 from broker_common.crypto.certificates import Role
 from broker_common.crypto.signing import SigningKey
 from broker_common.dashboard_commands import dashboard_command
+from broker_common.dictionary_commands import dictionary_command
 from broker_common.errors import RefusedError
 from broker_common.heap import share_one_heap
 from broker_common.language import language, language_of_environment, said
@@ -347,3 +348,4 @@ def _dashboard(home: Path) -> Any:
 
 
 commands.add_command(dashboard_command(_dashboard))
+commands.add_command(dictionary_command(lambda home: CensusHome(home).published_dictionary()))

@@ -28,13 +28,13 @@ from broker_common.create_commands import create_options, created_json, verify_n
 from broker_common.create_texts import LINKAGE_BEGUN, NO_DICTIONARY
 from broker_common.crypto.certificates import Role
 from broker_common.dashboard_commands import dashboard_command
+from broker_common.dictionary_commands import dictionary_command
 from broker_common.errors import BrokerError, RefusedError
 from broker_common.heap import share_one_heap
 from broker_common.language import phrase, phrase_of, said
 from broker_common.load_commands import changes_json, changes_since, check_option, load_text, rejections_json
 from broker_common.privacy.delays import declared_at_least, least_forward_delay_ms
 from broker_common.privacy.policy import Policy
-from broker_common.query.dictionary_pages import dictionary_json, dictionary_text
 from broker_common.rpc.handshake_log import noting_refused_connections
 from broker_common.rpc.server import run_node
 from broker_common.storage.clock import system_clock
@@ -42,7 +42,6 @@ from broker_common.storage.creation import verify_identifier
 from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import NextKey
 from broker_common.storage.load_figures import figures_before, keep_figures, watching
-from broker_common.terminal import fitted
 from broker_common.tlog.health_state import HealthState
 from health_node import texts
 from health_node.config import CensusPeer, HealthConfig
@@ -288,13 +287,7 @@ def _figures_in_force(opened: HealthHome, journal: Journal[HealthState]) -> Figu
                     raise
 
 
-@commands.command()
-@home_option
-@json_option
-def dictionary(home: Path, as_json: bool) -> None:
-    """The published columns and codes: what criteria may speak of."""
-    published = HealthHome(home).published_dictionary()
-    emit(as_json, dictionary_json(published), fitted(dictionary_text(published)))
+commands.add_command(dictionary_command(lambda home: HealthHome(home).published_dictionary()))
 
 
 def _dashboard(home: Path) -> Any:

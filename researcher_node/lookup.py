@@ -10,8 +10,17 @@ from typing import Any
 
 from broker_common.errors import InvalidRequestError
 from broker_common.language import language_of_environment, phrase, said
+from broker_common.query.canonical import literal_text
 from broker_common.query.dictionary import nearest, shown
-from broker_common.query.dictionary_pages import Excerpt, excerpt, excerpt_json, excerpt_text, names_in, unknown_code
+from broker_common.query.dictionary_pages import (
+    Excerpt,
+    Part,
+    excerpt,
+    excerpt_json,
+    excerpt_text,
+    names_in,
+    unknown_code,
+)
 from broker_common.query.remedies import example
 from researcher_node import texts
 from researcher_node.asking import Dictionaries
@@ -75,6 +84,11 @@ def _typed_like(text: str, found: Excerpt, name: str | None) -> list[str]:
     if name is None:
         return []
     if found.columns:
-        return [said(text, example=example(found.columns[0].column))]
+        return [said(text, example=_example(found.columns[0]))]
     table, parts = found.events[0]
-    return [said(text, example=f"any({table.name} where {example(parts[0].column)})")]
+    return [said(text, example=f"any({table.name} where {_example(parts[0])})")]
+
+
+def _example(part: Part) -> str:
+    """A comparison with what is shown of a column."""
+    return f"{part.column.name} = {literal_text(part.codes[0].value)}" if part.codes else example(part.column)

@@ -134,6 +134,11 @@ class AgencyHome(ABC, Generic[StoreStateT]):
         with self.journal() as journal, journal.reading() as state:
             return self.dictionaries.newest(state)
 
+    def adopted_dictionary(self) -> Dictionary | None:
+        """The same, or None if there is none yet."""
+        with self.journal() as journal, journal.reading() as state:
+            return None if state.newest_dictionary is None else self.dictionaries.newest(state)
+
     def published_dictionary(self) -> Dictionary:
         """The one that researchers may ask about.
 

@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, get_args
 
 from broker_common.crypto.id_forms import ID_FORMS
+from broker_common.errors import InternalError
 from broker_common.language import phrase
 from broker_common.query.dictionary import (
     MAX_CODES,
@@ -46,11 +47,11 @@ from broker_common.query.dictionary import (
     ColumnType,
     Dictionary,
     EventTable,
-    listed,
     nearest,
     shown,
 )
 from broker_common.storage.code_lists import made_code, read_code_list, read_text, verify_codes, wrong_at
+from broker_common.storage.durable import SHARED_FILE, replace_file
 from broker_common.values import Linkage
 
 FILE_NAME: Final = "dictionary.toml"
@@ -124,6 +125,25 @@ def parse_dictionary(text: str, path: Path) -> Dictionary:
     return _Reader(text, path).dictionary(content)
 
 
+def copy_dictionary(path: Path, folder: Path) -> None:
+    """Put a dictionary file that was read, and the code lists that it names, into a folder, as its dictionary.
+
+    Raises:
+        InternalError: STORE_FAILED.
+    """
+    content = tomllib.loads(read_text(path, MAX_FILE_BYTES))
+    tables = [content["columns"], *(table["columns"] for table in content.get("events", {}).values())]
+    lists = {
+        column["codes"] for columns in tables for column in columns.values() if isinstance(column.get("codes"), str)
+    }
+    try:
+        for name in sorted(lists):
+            replace_file(folder / name, (path.parent / name).read_bytes(), mode=SHARED_FILE)
+        replace_file(folder / FILE_NAME, path.read_bytes(), mode=SHARED_FILE)
+    except OSError as error:
+        raise InternalError("STORE_FAILED") from error
+
+
 class _Table:
     """One table of the file: gives its keys out by their kind, and knows which lines it is written in."""
 
@@ -167,12 +187,18 @@ class _Table:
 
     def word(self, key: str, words: Sequence[str]) -> str:
         found = self.text(key)
+        if not found:
+            self.wrong(
+                key, phrase("'{key}' is empty.", key=key), phrase("Write one of: {keys}.", keys=", ".join(words))
+            )
         if found not in words:
             self.wrong(
                 key,
                 phrase("'{key}' cannot be '{found}'.", key=key, found=shown(found)),
                 phrase(
-                    "Did you mean: {nearest}? All there are: {keys}.", nearest=nearest(found, words), keys=listed(words)
+                    "Did you mean: {nearest}? All there are: {keys}.",
+                    nearest=nearest(found, words),
+                    keys=", ".join(words),
                 ),
             )
         return found

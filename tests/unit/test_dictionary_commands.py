@@ -227,7 +227,7 @@ def test_a_draft_becomes_a_dictionary_when_its_todos_are_done(tmp_path: Path) ->
         "draft", people_csv(tmp_path), "--id", "card", *lists, "--to", path
     )
     for problem, todo, done in (
-        ("'id_form' cannot be ''", 'id_form = ""', 'id_form = "text"'),
+        ("'id_form' is empty", 'id_form = ""', 'id_form = "text"'),
         ("There is no 'minimum'", "# TODO: minimum.*", "minimum = 0\nmaximum = 130"),
         ("the description '' is empty", 'description = ""', 'description = "Something."'),
     ):
