@@ -176,9 +176,10 @@ def revoked(party: Party, **changes: Any) -> Revoked:
 
 
 def beginning(role: str = "census") -> tuple[Event, ...]:
-    """How a node's log begins: whose it is, and whom the node knows: Alice, and the other agency."""
+    """How a node's log begins: whose it is, whom the node knows (Alice, and the other agency), and what its data is loaded under."""
     own, other = (HEALTH, CENSUS) if role == "health" else (CENSUS, HEALTH)
-    return opened(role), announced(own), registered(other), registered(ALICE, projects=("study",))
+    known = announced(own), registered(other), registered(ALICE, projects=("study",))
+    return opened(role), *known, dictionary_adopted(own=own)
 
 
 def adopted(rules: Policy | None = None, key: SigningKey = POLICY_KEY, **changes: Any) -> Adopted:
@@ -248,6 +249,7 @@ def dictionary_adopted(
     adoption = adoption_of(dictionary, dictionary_document(dictionary))
     key = own.signing(Purpose.IDENTITY) if key is None else key
     fields: dict[str, Any] = {
+        "format": FORMAT_VERSION,
         "version": adoption.version,
         "dictionary": adoption.dictionary,
         "document": adoption.document,
