@@ -168,10 +168,10 @@ _OUR_WORDS = frozenset(
 _INSTEAD = "{instead}"
 # Of a peer's words for our terminal.
 _MAX_DETAIL_CHARACTERS = 500
-_STOPPING = frozenset({"FORMAT_UNKNOWN", "INTEGRITY", "ROLLED_BACK", "STORE_FAILED", "STATE_UNKNOWN"})
+_STOPPING = frozenset({"FORMAT_OLD", "FORMAT_UNKNOWN", "INTEGRITY", "ROLLED_BACK", "STORE_FAILED", "STATE_UNKNOWN"})
 # Starting again would end the same way, and trying for ever would hide that somebody has to look.
-_FOR_GOOD = frozenset({"FORMAT_UNKNOWN", "INTEGRITY", "ROLLED_BACK"})
-_FOR_OPERATOR = frozenset({"FORMAT_UNKNOWN", "INTEGRITY", "ROLLED_BACK", "SECRET_MISSING"})
+_FOR_GOOD = frozenset({"FORMAT_OLD", "FORMAT_UNKNOWN", "INTEGRITY", "ROLLED_BACK"})
+_FOR_OPERATOR = frozenset({"FORMAT_OLD", "FORMAT_UNKNOWN", "INTEGRITY", "ROLLED_BACK", "SECRET_MISSING"})
 _ENDS_TICKET = frozenset(
     {
         "BUDGET_EXHAUSTED",
@@ -674,6 +674,11 @@ REASONS: Mapping[str, Reason] = {
         "{home} was made by another version of this program: format {found}, where this version reads format {known}.",
         "Go on with the version that made it, or make a new home with 'tripartite init': nothing is carried over, and what was "
         "charged in the old one is not known in the new one.",
+    ),
+    "FORMAT_OLD": Reason(
+        InternalError,
+        "{home} was made by an earlier version of this program.",
+        "Make a copy of the folder, then carry it over: 'tripartite upgrade --home {home}'. Every charge comes along.",
     ),
     "ROLLED_BACK": Reason(
         InternalError,

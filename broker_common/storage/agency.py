@@ -11,7 +11,7 @@ from typing import Generic
 from broker_common.crypto.cards import SignedCard, VerifiedCard
 from broker_common.crypto.certificates import Role
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
-from broker_common.errors import InvalidRequestError
+from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.monitoring import Monitor
 from broker_common.query.dictionary import Dictionary
 from broker_common.storage.clock import SteadyClock
@@ -26,6 +26,7 @@ from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import DictionaryAdopted
 from broker_common.tlog.membership import Registration
+from broker_common.tlog.replay import FORMAT_VERSION
 
 
 class AgencyHome(ABC, Generic[StoreStateT]):
@@ -84,9 +85,16 @@ class AgencyHome(ABC, Generic[StoreStateT]):
         """The node's journal; `create` makes a new one and refuses to touch an old one."""
 
     @contextlib.contextmanager
-    def journal(self) -> Iterator[Journal[StoreStateT]]:
+    def journal(self, *, may_be_old: bool = False) -> Iterator[Journal[StoreStateT]]:
+        """The node's journal.
+
+        Raises:
+            InternalError: FORMAT_OLD, an earlier version of the program has made it; unless it `may_be_old`.
+        """
         journal = self.open_journal()
         try:
+            if journal.state.format < FORMAT_VERSION and not may_be_old:
+                raise InternalError("FORMAT_OLD", home=str(self.home.path))
             yield journal
         finally:
             journal.close()

@@ -17,7 +17,7 @@ from broker_common.storage.durable import make_folder, replace_file
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import StoreStateT
 from broker_common.tlog.entries import DictionaryAdopted
-from broker_common.tlog.replay import StoreState
+from broker_common.tlog.replay import FORMAT_VERSION, StoreState
 
 
 class Dictionaries:
@@ -139,6 +139,7 @@ def adopt_dictionary(
             assert newest is not None  # noqa: S101 - the first one may have any version
             raise InvalidRequestError("DICTIONARY_OLD", version=adoption.version, newest=newest.version)
         event = DictionaryAdopted(
+            format=FORMAT_VERSION,
             version=adoption.version,
             dictionary=adoption.dictionary,
             document=adoption.document,

@@ -93,9 +93,10 @@ class DictionaryAdopted(Struct, tag="dictionary_adopted", frozen=True, forbid_un
     """Both: data is loaded under this dictionary from here on. What was loaded before keeps its own.
 
     `dictionary` is the hash of its meaning, `document` that of its text with all labels; an identity key of the agency has
-    signed both, and the version.
+    signed both, and the version. `format` is that of the entries from here on.
     """
 
+    format: _Count
     version: _Number
     dictionary: _Hash
     document: _Hash

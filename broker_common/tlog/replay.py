@@ -29,7 +29,9 @@ from broker_common.tlog.entries import (
 from broker_common.tlog.membership import Membership
 from broker_common.tlog.rules import RULES
 
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
+# The first that this program knows. From 8 on loads are under adopted dictionaries.
+FIRST_FORMAT = 7
 StateT = TypeVar("StateT", bound="LogState")
 
 
@@ -53,6 +55,9 @@ class LogState(ABC):
         self.size = 0
         self.time_ms = 0
         self.origin = ""
+        # Of the entries that follow, and which entry began each format.
+        self.format = 0
+        self.began: dict[int, int] = {}
         # Hex hash of the policy in force; empty before the first one, and always in a log that adopts none.
         self.policy_hash = ""
         # Whose log this is, and whom its node knows.
@@ -71,14 +76,20 @@ class LogState(ABC):
         self._require(entry, isinstance(event, Opened) == (self.size == 0), "OPENING")
         if isinstance(event, Opened):
             self._require(entry, event.role == self.role, "OTHER_LOG", f"this is the log of a {event.role} node")
-            self._require(entry, event.format == FORMAT_VERSION, "FORMAT", f"format {event.format}")
+            is_known = FIRST_FORMAT <= event.format <= FORMAT_VERSION
+            self._require(entry, is_known, "FORMAT", f"format {event.format}")
             self.origin = event.origin
+            self._begin_format(event.format)
         elif isinstance(event, Announced | Registered | Revoked):
             self._take_membership(entry, event)
         else:
             self._take(entry, event)
         self.size += 1
         self.time_ms = entry.time_ms
+
+    def _begin_format(self, number: int) -> None:
+        self.format = number
+        self.began.setdefault(number, self.size)
 
     def time_of(self, event: Event, now_ms: int) -> int:
         """The time that an entry of this event carries, logged at this instant. It never runs backwards, whatever the clock does."""
@@ -167,6 +178,10 @@ class StoreState(LogState):
                 self._replace_store(entry, event)
 
     def _take_dictionary(self, entry: Entry, event: DictionaryAdopted) -> None:
+        self._require(entry, self.format <= event.format == FORMAT_VERSION, "FORMAT", f"format {event.format}")
+        # Where loads were under no adopted dictionary until now, the one in force is the first to be adopted.
+        in_force = self.dictionaries.get(self.load, event.dictionary)
+        self._require(entry, self.format == event.format or event.dictionary == in_force, "DICTIONARY_NOT_ADOPTED")
         adoption = Adoption(version=event.version, dictionary=event.dictionary, document=event.document)
         try:
             key = key_named(
@@ -177,10 +192,14 @@ class StoreState(LogState):
             self._refuse(entry, "DICTIONARY_UNSIGNED", str(error))
         self._require(entry, self.may_adopt(event.version, event.dictionary), "DICTIONARY_OLD")
         self.adopted_dictionaries[event.dictionary] = self.newest_dictionary = event
+        self._begin_format(event.format)
 
     def _replace_store(self, entry: Entry, event: Loaded | Relinked) -> None:
         self._require(entry, event.load not in self.commitments, "LOAD_REPEATED")
         if isinstance(event, Loaded):
+            newest = self.newest_dictionary
+            is_adopted = newest is not None and newest.dictionary == event.dictionary
+            self._require(entry, is_adopted or self.format < FORMAT_VERSION, "DICTIONARY_NOT_ADOPTED")
             self._require(entry, self.linkage in {"", event.linkage}, "LINKAGE")
             self.release, dictionary = event.release, event.dictionary
         else:

@@ -15,6 +15,7 @@ RULES: Final[Mapping[str, str]] = {
     "CARD_INVALID": "a card does not agree with itself or does not follow the one before it",
     "NOT_REGISTERED": "a party is named that is not registered",
     "LOAD_REPEATED": "a load is put in force twice",
+    "DICTIONARY_NOT_ADOPTED": "a load is under another dictionary than the one that was adopted last, or the first that is adopted is not that of the load in force",
     "DICTIONARY_UNSIGNED": "a dictionary is adopted without the signature of the agency's identity key",
     "DICTIONARY_OLD": "a dictionary is adopted whose version is lower than the newest one's, or stands for another meaning",
     "LINKAGE": "a load comes from another linkage chain than the one in force",

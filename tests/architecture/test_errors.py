@@ -78,7 +78,7 @@ DETAILS = frozenset(
 
 # What is wrong inside a node: its caller can do nothing about it but wait or tell its operator.
 INTERNAL = {code for code, reason in REASONS.items() if reason.family.exit_code is ExitCode.INTERNAL}
-STOPPING = {"FORMAT_UNKNOWN", "INTEGRITY", "ROLLED_BACK", "STORE_FAILED", "STATE_UNKNOWN"}
+STOPPING = {"FORMAT_OLD", "FORMAT_UNKNOWN", "INTEGRITY", "ROLLED_BACK", "STORE_FAILED", "STATE_UNKNOWN"}
 
 
 def placeholders(code: str) -> set[str]:

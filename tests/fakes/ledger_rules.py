@@ -73,6 +73,11 @@ class _Log:
     load: str = ""
     release: str = ""
     linkage: str = ""
+    format: int = 0
+    # Of the load in force.
+    dictionary: str = ""
+    # Versions and meanings that were adopted, in order.
+    adopted: list[tuple[int, str]] = field(default_factory=list)
     loads: set[str] = field(default_factory=set)
     chains: set[str] = field(default_factory=set)
     # Every roster of an agency that came into force here, or was sent from here, in order.
@@ -97,7 +102,8 @@ class _Log:
         """Cards, loads and rosters; False for anything else."""
         match event["type"]:
             case "opened":
-                self.origin = event["origin"]
+                self.origin, self.format = event["origin"], event["format"]
+                _require(self.format in {7, 8}, "a log of no format", entry)
             case "announced":
                 self._note_keys(event["card"])
             case "registered":
@@ -106,8 +112,25 @@ class _Log:
             case "revoked":
                 _require((event["role"], event["name"]) in self.known, "revokes whom nobody knows", entry)
                 self.known.discard((event["role"], event["name"]))
+            case "dictionary_adopted":
+                _require(event["format"] == 8, "is of no format", entry)
+                _require(
+                    self.format == 8 or event["dictionary"] == (self.dictionary or event["dictionary"]),
+                    "is not the one in force",
+                    entry,
+                )
+                before = self.adopted[-1] if self.adopted else (0, "")
+                new = (event["version"], event["dictionary"])
+                _require(new[0] > before[0] or new == before, "a version goes back", entry)
+                self.format = 8
+                self.adopted.append(new)
             case "loaded":
                 _require(event["load"] not in self.loads, "a load comes twice", entry)
+                newest = self.adopted[-1][1] if self.adopted else ""
+                _require(
+                    self.format == 7 or event["dictionary"] == newest, "under a dictionary that was not adopted", entry
+                )
+                self.dictionary = event["dictionary"]
                 _require(self.linkage in {"", event["linkage"]}, "a load of another chain", entry)
                 self._put_in_force(event)
                 self.release = event["release"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, TypeVar
 
 from fakes.cards import IDENTITY, Party, lasting_certificate
 from fakes.randomness import SeededRandomness
@@ -16,6 +16,7 @@ from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary import Column, ColumnType, Dictionary
 from broker_common.query.dictionary_document import adoption_of, dictionary_document
 from broker_common.query.refusal import Refusal
+from broker_common.storage.journal import Journal
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import (
@@ -48,6 +49,7 @@ __all__ = [
     "DICTIONARY",
     "HEALTH",
     "HEALTH_ORIGIN",
+    "HEALTH_SIGNER",
     "LOG_KEY",
     "NEIGHBOUR",
     "OPERATOR_KEY",
@@ -57,6 +59,7 @@ __all__ = [
     "WITNESS",
     "adopted",
     "announced",
+    "begin",
     "beginning",
     "census_state",
     "chain_of",
@@ -82,6 +85,7 @@ __all__ = [
     "submitted",
 ]
 
+StateT = TypeVar("StateT", bound=LogState)
 ORIGIN = "census.test/log"
 # What the data of these logs was loaded under.
 DICTIONARY = Dictionary((Column(name="age", type=ColumnType.INTEGER, description="Age.", maximum=130),))
@@ -110,6 +114,8 @@ HEALTH = party(Identity("health-on", "health", "node"), "health", HEALTH_ORIGIN)
 ALICE = party(Identity("university", "researcher", "alice"), "alice")
 # A second health agency, which nobody but a census agency may ever have heard of.
 NEIGHBOUR = party(Identity("health-x", "health", "node"), "neighbour", "neighbour.test/log")
+# What the health agency signs its own log with.
+HEALTH_SIGNER = NoteSigner(HEALTH_ORIGIN, (HEALTH.signing(Purpose.LOG),))
 # What the health agency cosigns the census log with.
 WITNESS = Cosigner(HEALTH_ORIGIN, HEALTH.signing(Purpose.WITNESS))
 
@@ -176,9 +182,17 @@ def revoked(party: Party, **changes: Any) -> Revoked:
 
 
 def beginning(role: str = "census") -> tuple[Event, ...]:
-    """How a node's log begins: whose it is, and whom the node knows: Alice, and the other agency."""
+    """How a node's log begins: whose it is, whom the node knows (Alice, and the other agency), and what its data is loaded under."""
     own, other = (HEALTH, CENSUS) if role == "health" else (CENSUS, HEALTH)
-    return opened(role), announced(own), registered(other), registered(ALICE, projects=("study",))
+    known = announced(own), registered(other), registered(ALICE, projects=("study",))
+    return opened(role), *known, dictionary_adopted(own=own)
+
+
+def begin(journal: Journal[StateT], role: str) -> None:
+    """A new journal says whose it is, whom its node knows, and what it loads its data under."""
+    with journal.transaction() as transaction:
+        for event in beginning(role)[1:]:
+            transaction.append(event)
 
 
 def adopted(rules: Policy | None = None, key: SigningKey = POLICY_KEY, **changes: Any) -> Adopted:
@@ -248,6 +262,7 @@ def dictionary_adopted(
     adoption = adoption_of(dictionary, dictionary_document(dictionary))
     key = own.signing(Purpose.IDENTITY) if key is None else key
     fields: dict[str, Any] = {
+        "format": FORMAT_VERSION,
         "version": adoption.version,
         "dictionary": adoption.dictionary,
         "document": adoption.document,

@@ -59,7 +59,9 @@ def test_every_error_can_be_made_from_the_wire(code: str) -> None:
     error = error_for(code, {name: f"<{name}>" for name in names})
     assert type(error) is reason.family
     assert error.exit_code == exit_code_of(code)
-    assert (error.exit_code == reason.family.exit_code) == (code not in {"FORMAT_UNKNOWN", "INTEGRITY", "ROLLED_BACK"})
+    assert (error.exit_code == reason.family.exit_code) == (
+        code not in {"FORMAT_OLD", "FORMAT_UNKNOWN", "INTEGRITY", "ROLLED_BACK"}
+    )
     assert all(f"<{name}>" in error.text + error.hint for name in names)
     bare = error_for(code, {})
     assert ("?" in bare.text.rstrip("?") + bare.hint) >= bool(names)
@@ -143,7 +145,7 @@ def test_details_become_text() -> None:
 def test_exactly_the_failures_of_our_own_state_stop_a_node() -> None:
     """No request can stop a node by provoking an error; what a peer reports is tests/unit/rpc/test_status.py's."""
     stopping = {code for code in CODES if REASONS[code].family(code).stops_node}
-    assert stopping == {"FORMAT_UNKNOWN", "INTEGRITY", "ROLLED_BACK", "STORE_FAILED", "STATE_UNKNOWN"}
+    assert stopping == {"FORMAT_OLD", "FORMAT_UNKNOWN", "INTEGRITY", "ROLLED_BACK", "STORE_FAILED", "STATE_UNKNOWN"}
     assert all(REASONS[code].family.exit_code == ExitCode.INTERNAL for code in stopping)
     # All of them are of the two families that become PEER_FAILED when a peer says them.
     assert {REASONS[code].family for code in stopping} == {InternalError, StateUnknownError}

@@ -27,7 +27,7 @@ from broker_common.values import NoisyCounts
 
 KEY = OpeningKey.generate(os.urandom)
 # Of the charge that the tests lie about: the second answer of three.
-CHARGED = 11
+CHARGED = 12
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.logs import (
     ALICE,
     CENSUS,
+    DICTIONARY,
     HEALTH,
     LOG_KEY,
     OPERATOR_KEY,
@@ -37,6 +38,7 @@ from broker_common.tlog.entries import (
     Adopted,
     Announced,
     Charged,
+    DictionaryAdopted,
     Entry,
     Event,
     Loaded,
@@ -71,6 +73,8 @@ def home(tmp_path: Path) -> CensusHome:
     made.create(CENSUS.card.signed)
     made.register(HEALTH.card)
     made.register(ALICE.card, projects=["study"])
+    (tmp_path / "keys" / "identity.key").write_text(CENSUS.signing(Purpose.IDENTITY).to_text())
+    made.adopt_dictionary(DICTIONARY)
     return made
 
 
@@ -97,8 +101,8 @@ def log_of(home: CensusHome) -> list[Entry]:
 def kinds(home: CensusHome) -> list[type[Event]]:
     """What the log's entries are about, after those that say who is who."""
     found = [type(entry.event) for entry in log_of(home)]
-    assert found[:4] == [Opened, Announced, Registered, Registered]
-    return found[4:]
+    assert found[:5] == [Opened, Announced, Registered, Registered, DictionaryAdopted]
+    return found[5:]
 
 
 def state_of(home: CensusHome) -> CensusState:
@@ -226,8 +230,7 @@ def write_source(home: CensusHome, persons: dict[str, str]) -> Path:
 @pytest.fixture
 def loading(home: CensusHome) -> CensusHome:
     """A home that can load."""
-    (home.home.path / "keys" / "identity.key").write_text(CENSUS.signing(Purpose.IDENTITY).to_text())
-    home.adopt_dictionary(CENSUS_DICTIONARY)
+    home.adopt_dictionary(replace(CENSUS_DICTIONARY, version=2))
     (home.home.path / "keys" / "linkage.key").write_text(LinkageChain([LinkageKey(bytes(32))]).to_text())
     return home
 

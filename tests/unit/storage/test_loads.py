@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from fakes.clock import FakeClock
-from fakes.logs import DICTIONARY, HEALTH, SIGNER, chain_of, root
+from fakes.logs import DICTIONARY, HEALTH, HEALTH_SIGNER, begin, chain_of, root
 from fakes.randomness import SeededRandomness
 
 from broker_common.crypto.commitments import commit_load, hash_bytes
@@ -36,10 +36,11 @@ def journal(tmp_path: Path) -> Iterator[Journal[HealthState]]:
     made = Journal.create(
         tmp_path / "journal.db",
         fresh_state=lambda: HealthState(root(HEALTH)),
-        signer=lambda _: SIGNER,
+        signer=lambda _: HEALTH_SIGNER,
         clock=FakeClock(),
         tables=LoadFolder.create_tables,
     )
+    begin(made, "health")
     yield made
     made.close()
 

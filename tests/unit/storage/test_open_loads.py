@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from fakes.clock import FakeClock
-from fakes.logs import DICTIONARY, HEALTH, SIGNER, chain_of, root
+from fakes.logs import DICTIONARY, HEALTH, HEALTH_SIGNER, begin, chain_of, root
 from fakes.patience import PATIENCE_SECONDS
 from fakes.randomness import SeededRandomness
 from structlog.testing import capture_logs
@@ -32,10 +32,11 @@ class Node:
         self.journal = Journal.create(
             directory / "journal.db",
             fresh_state=lambda: HealthState(root(HEALTH)),
-            signer=lambda _: SIGNER,
+            signer=lambda _: HEALTH_SIGNER,
             clock=FakeClock(),
             tables=LoadFolder.create_tables,
         )
+        begin(self.journal, "health")
         self.read: list[str] = []
         # What reading a load ends with.
         self.failing: dict[str, Exception] = {}

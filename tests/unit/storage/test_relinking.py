@@ -10,7 +10,7 @@ from typing import NoReturn
 import numpy as np
 import pytest
 from fakes.clock import FakeClock
-from fakes.logs import DICTIONARY, HEALTH, SIGNER, root
+from fakes.logs import DICTIONARY, HEALTH, HEALTH_SIGNER, begin, root
 from fakes.randomness import SeededRandomness
 from hypothesis import given
 from hypothesis import strategies as st
@@ -144,7 +144,7 @@ def empty_journal(path: Path) -> Journal[HealthState]:
     return Journal.create(
         path,
         fresh_state=lambda: HealthState(root(HEALTH)),
-        signer=lambda _: SIGNER,
+        signer=lambda _: HEALTH_SIGNER,
         clock=FakeClock(),
         tables=LoadFolder.create_tables,
     )
@@ -156,6 +156,7 @@ def agency(tmp_path: Path) -> Iterator[Agency]:
     (tmp_path / "keys").mkdir()
     (tmp_path / "keys" / "linkage.key").write_text(FIRST.to_text())
     journal = empty_journal(tmp_path / "journal.db")
+    begin(journal, "health")
     keys = LinkageKeys(Home(tmp_path, "health"), "file:keys/linkage.key")
     made = Agency(tmp_path, journal, LoadFolder(tmp_path / "people", ".txt"), keys)
     made.load()

@@ -50,7 +50,7 @@ from broker_common.privacy.policy import Policy
 from broker_common.tlog.census_state import AnswerQuota, CensusState
 from broker_common.tlog.entries import Delivered, Entry, Event, Expired, Reopened, Settled, Shutdown
 from broker_common.tlog.orders import Act
-from broker_common.tlog.replay import FORMAT_VERSION, LogState, ReplayError, StoreState, replay
+from broker_common.tlog.replay import FIRST_FORMAT, FORMAT_VERSION, LogState, ReplayError, StoreState, replay
 
 PRICE_30 = price(30)
 PRICE_1 = price(1)
@@ -96,6 +96,9 @@ def refusal(state: LogState, entry: Entry) -> str:
 
 BEGINNING = beginning()
 READY: tuple[Step, ...] = (*BEGINNING, adopted(), loaded(), rostered(), slots())
+# A log of the first format, before any dictionary is adopted.
+OLD: tuple[Event, ...] = (opened(format=FIRST_FORMAT), *BEGINNING[1:-1])
+NEXT = replace(DICTIONARY, version=2, id_form="digits")
 RELINKED: tuple[Step, ...] = (*READY, relinked())
 NEIGHBOURS: tuple[Step, ...] = (*READY, registered(NEIGHBOUR))
 CHARGED: tuple[Step, ...] = (*READY, charged(1))
@@ -239,7 +242,7 @@ BREACHES = [
     Breach("OTHER_LOG", READY, submitted(1)),
     Breach("OTHER_LOG", READY, Settled(ticket=hash_of(1))),
     Breach("FORMAT", (), opened(format=0)),
-    Breach("FORMAT", (), opened(format=FORMAT_VERSION - 1)),
+    Breach("FORMAT", (), opened(format=FIRST_FORMAT - 1)),
     Breach("FORMAT", (), opened(format=FORMAT_VERSION + 1)),
     Breach("POLICY_INVALID", BEGINNING, adopted(key=OTHER_AGENCY)),
     Breach("POLICY_INVALID", BEGINNING, adopted(policy(), document=policy(max_belief="0.9").document.decode())),
@@ -299,6 +302,11 @@ BREACHES = [
     Breach("LINKAGE_PREVIOUS", READY, relinked(previous=chain_of(3))),
     Breach("DICTIONARY_UNSIGNED", BEGINNING, dictionary_adopted(own=HEALTH)),
     Breach("DICTIONARY_UNSIGNED", BEGINNING, dictionary_adopted(own=CENSUS, version=2)),
+    Breach("DICTIONARY_NOT_ADOPTED", BEGINNING, loaded(dictionary=hash_of(3))),
+    Breach("DICTIONARY_NOT_ADOPTED", (*BEGINNING, dictionary_adopted(NEXT, own=CENSUS)), loaded()),
+    Breach("DICTIONARY_NOT_ADOPTED", (*OLD, loaded()), dictionary_adopted(NEXT, own=CENSUS)),
+    Breach("FORMAT", BEGINNING, dictionary_adopted(NEXT, own=CENSUS, format=7)),
+    Breach("FORMAT", BEGINNING, dictionary_adopted(NEXT, own=CENSUS, format=9)),
     Breach("DICTIONARY_UNSIGNED", BEGINNING, dictionary_adopted(own=CENSUS, document=hash_of(3))),
     Breach("DICTIONARY_UNSIGNED", BEGINNING, dictionary_adopted(own=CENSUS, signature="")),
     Breach(
@@ -391,11 +399,11 @@ BREACHES = [
         for note in (
             "x",
             "x\n8\n\n",
-            cosigned_note(9).rpartition("\n\n")[0],
-            cosigned_note(9, "census.test/other"),
+            cosigned_note(10).rpartition("\n\n")[0],
+            cosigned_note(10, "census.test/other"),
             cosigned_note(0),
-            cosigned_note(8),
-            cosigned_note(10),
+            cosigned_note(9),
+            cosigned_note(11),
             cosigned_note(2**40),
         )
     ),
@@ -403,7 +411,7 @@ BREACHES = [
     Breach(
         "RELEASE_NOT_COSIGNED",
         (*CHARGED, charged(2, before=PRICE_30)),
-        lambda state: released(state, 2, checkpoint=cosigned_note(9)),
+        lambda state: released(state, 2, checkpoint=cosigned_note(10)),
     ),
     Breach("DELIVERY_WITHOUT_RELEASE", READY, DELIVERY),
     Breach("DELIVERY_WITHOUT_RELEASE", CHARGED, DELIVERY),
@@ -512,7 +520,7 @@ def test_every_rule_has_a_breach() -> None:
     assert codes - tested_below == {breach.code for breach in BREACHES} | once
 
 
-@pytest.mark.parametrize("sequence", [0, 7, 9, 2**52])
+@pytest.mark.parametrize("sequence", [0, 8, 10, 2**52])
 def test_an_entry_out_of_sequence_is_refused(sequence: int) -> None:
     """No entry is left out, repeated or moved."""
     state = state_after(*READY)
@@ -905,7 +913,7 @@ def test_the_life_of_a_ticket() -> None:
     assert (state.answers, state.ticket_of_query(f"{1:032x}")) == (0, None)
     state.apply(entry_after(state, charged(1)))
     ticket = state.tickets[hash_of(1)]
-    assert (ticket.index, ticket.policy_hash, ticket.answer, ticket.delivered) == (8, policy().hash.hex(), "", False)
+    assert (ticket.index, ticket.policy_hash, ticket.answer, ticket.delivered) == (9, policy().hash.hex(), "", False)
     assert ticket.charge == charged(1)
     assert (list(state.unreleased), list(state.undelivered)) == ([hash_of(1)], [])
     assert state.charged_units == PRICE_30
@@ -950,13 +958,13 @@ def test_slots_are_committed_to_at_any_time_before_the_last_charge() -> None:
 
 def test_any_cosigned_checkpoint_from_the_charge_on_covers_it() -> None:
     """The one that ends with the charge, and every later one of what is there; the release is not in it yet."""
-    for size, entries_after in ((9, 0), (9, 2), (10, 2), (11, 2)):
+    for size, entries_after in ((10, 0), (10, 2), (11, 2), (12, 2)):
         state = state_after(*CHARGED, *(loaded(f"load{2 + number}") for number in range(entries_after)))
         state.apply(entry_after(state, released(state, checkpoint=cosigned_note(size))))
         assert state.tickets[hash_of(1)].answer == hash_of(77)
     beyond = state_after(*CHARGED)
     assert (
-        refusal(beyond, entry_after(beyond, released(beyond, checkpoint=cosigned_note(10)))) == "RELEASE_NOT_COSIGNED"
+        refusal(beyond, entry_after(beyond, released(beyond, checkpoint=cosigned_note(11)))) == "RELEASE_NOT_COSIGNED"
     )
 
 
@@ -964,7 +972,7 @@ def test_the_summary_says_what_start_up_compares() -> None:
     """Small and complete: size, time, policy, answers, charges, load, shutdown."""
     state = state_after(*SHUT)
     assert state.summary() == {
-        "size": 10,
+        "size": 11,
         "time_ms": 0,
         "policy": policy().hash.hex(),
         "answers": 1,
@@ -987,7 +995,7 @@ def test_replay_is_the_fold_of_apply() -> None:
     assert contents(again) == contents(state)
     with pytest.raises(ReplayError) as caught:
         replay([*log, log[-1]], census_state())
-    assert (caught.value.code, caught.value.sequence) == ("SEQUENCE", 9)
+    assert (caught.value.code, caught.value.sequence) == ("SEQUENCE", 10)
 
 
 def test_a_state_without_rules_of_its_own_cannot_be_made() -> None:

@@ -110,6 +110,7 @@ EVENTS: dict[type[Event], tuple[str, st.SearchStrategy[Event]]] = {
         "dictionary_adopted",
         st.builds(
             DictionaryAdopted,
+            format=counts,
             version=st.integers(1, 2**53 - 1),
             dictionary=hashes,
             document=hashes,

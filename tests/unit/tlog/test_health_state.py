@@ -44,7 +44,7 @@ from broker_common.tlog.entries import (
     Shutdown,
 )
 from broker_common.tlog.health_state import HealthState
-from broker_common.tlog.replay import FORMAT_VERSION, ReplayError, StoreState
+from broker_common.tlog.replay import FIRST_FORMAT, FORMAT_VERSION, ReplayError, StoreState
 
 TICKET = hash_of(1)
 FORWARD = Forwarded(ticket=TICKET, roster=1, manifest=hash_of(8))
@@ -65,6 +65,9 @@ OTHERWISE: tuple[dict[str, Any], ...] = (
 
 BEGINNING = beginning("health")
 READY: tuple[Event, ...] = (*BEGINNING, loaded())
+# A log of the first format, before any dictionary is adopted.
+OLD: tuple[Event, ...] = (opened("health", format=FIRST_FORMAT), *BEGINNING[1:-1])
+NEXT = replace(DICTIONARY, version=2, id_form="digits")
 RELINKED: tuple[Event, ...] = (*READY, relinked())
 ACCEPTED: tuple[Event, ...] = (*READY, rostered(), submitted(1))
 FORWARDED: tuple[Event, ...] = (*ACCEPTED, FORWARD)
@@ -119,7 +122,7 @@ BREACHES = [
             Shutdown(reason="operator", note=""),
         )
     ),
-    Breach("FORMAT", (), opened("health", format=FORMAT_VERSION - 1)),
+    Breach("FORMAT", (), opened("health", format=FIRST_FORMAT - 1)),
     Breach("FORMAT", (), opened("health", format=FORMAT_VERSION + 1)),
     Breach("LOAD_REPEATED", READY, loaded()),
     Breach("LOAD_REPEATED", (*READY, loaded("load2")), loaded()),
@@ -132,6 +135,11 @@ BREACHES = [
     Breach("LINKAGE_PREVIOUS", READY, relinked(previous=chain_of(3))),
     Breach("DICTIONARY_UNSIGNED", BEGINNING, dictionary_adopted(own=CENSUS)),
     Breach("DICTIONARY_UNSIGNED", BEGINNING, dictionary_adopted(own=HEALTH, version=2)),
+    Breach("DICTIONARY_NOT_ADOPTED", BEGINNING, loaded(dictionary=hash_of(3))),
+    Breach("DICTIONARY_NOT_ADOPTED", (*BEGINNING, dictionary_adopted(NEXT, own=HEALTH)), loaded()),
+    Breach("DICTIONARY_NOT_ADOPTED", (*OLD, loaded()), dictionary_adopted(NEXT, own=HEALTH)),
+    Breach("FORMAT", BEGINNING, dictionary_adopted(NEXT, own=HEALTH, format=7)),
+    Breach("FORMAT", BEGINNING, dictionary_adopted(NEXT, own=HEALTH, format=9)),
     Breach("DICTIONARY_UNSIGNED", BEGINNING, dictionary_adopted(own=HEALTH, document=hash_of(3))),
     Breach("DICTIONARY_UNSIGNED", BEGINNING, dictionary_adopted(own=HEALTH, signature="")),
     Breach(
@@ -201,14 +209,14 @@ def test_every_rule_has_a_breach() -> None:
         if isinstance(constant, str) and constant.isupper()
     }
     assert codes <= {breach.code for breach in BREACHES}
-    assert len(codes) == 22
+    assert len(codes) == 24
 
 
 def test_a_health_log_names_no_policy() -> None:
     """Policies are the census agency's; an entry that claims one is refused."""
     state = state_after(*READY)
     assert refusal(state, entry_after(state, submitted(1), policy=hash_of(3))) == "POLICY"
-    assert refusal(state, entry_after(state, submitted(1), sequence=6)) == "SEQUENCE"
+    assert refusal(state, entry_after(state, submitted(1), sequence=7)) == "SEQUENCE"
 
 
 def test_time_never_runs_backwards() -> None:
@@ -270,7 +278,7 @@ def test_every_load_is_remembered() -> None:
 def test_the_summary_says_what_start_up_compares() -> None:
     """Size, time, load and tickets."""
     state = state_after(*CHARGED)
-    assert state.summary() == {"size": 9, "time_ms": 0, "policy": "", "load": "load1", "tickets": 1}
+    assert state.summary() == {"size": 10, "time_ms": 0, "policy": "", "load": "load1", "tickets": 1}
     assert (state.release, state.commitments) == ("2021", {"load1": hash_of(1)})
 
 

@@ -55,4 +55,4 @@ def test_a_state_says_what_its_next_entry_would_need(act: Act) -> None:
     higher = policy(max_belief="0.9")
     order = state.order(act, "why", adopting=higher if act == "adopt" else None)
     meant = higher if act == "adopt" else policy()
-    assert order == Order(act=act, log=ORIGIN, note="why", policy=meant.hash.hex(), sequence=5)
+    assert order == Order(act=act, log=ORIGIN, note="why", policy=meant.hash.hex(), sequence=6)
