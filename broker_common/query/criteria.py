@@ -46,7 +46,7 @@ from broker_common.query.normal_form import (
     verify_size,
     wrong_type,
 )
-from broker_common.query.remedies import instead_of_decimal, to_type
+from broker_common.query.remedies import instead_of_decimal, to_type, to_type_of_events
 from broker_common.query.scanner import ScanError, scan
 from broker_common.query.syntax import (
     Events,
@@ -115,9 +115,7 @@ class _Reader:
             case Not(part):
                 return negate(self.condition(part))
             case Test():
-                found = (
-                    self._counted(node) if any(isinstance(each, Events) for each in node.operands) else self._test(node)
-                )
+                found = self._meant(node)
                 return negate(found) if node.negated else found
             case Events(word="any"):
                 return happened(*self._events(node), 1)
@@ -128,6 +126,11 @@ class _Reader:
                 raise self._alone(node)
             case Value():
                 raise syntax_error(phrase("a column or a value stands alone, without a comparison"))
+
+    def _meant(self, test: Test) -> Condition:
+        if any(isinstance(each, Events) for each in test.operands):
+            return self._counted(test)
+        return self._test(test) if self._table is None else self._test_of_event(test, self._table)
 
     # --- columns -----------------------------------------------------------------------------------------------------
 
@@ -227,6 +230,15 @@ class _Reader:
                 phrase("any(...) is true or false by itself, and count(...) is compared"), _suggested(found)
             )
         return found
+
+    def _test_of_event(self, test: Test, table: EventTable) -> Condition:
+        try:
+            return self._test(test)
+        except InvalidRequestError as error:
+            if error.code != "CRITERIA_SYNTAX":
+                raise
+            instead = to_type_of_events(error.details.get("instead", ""), table)
+            raise InvalidRequestError(error.code, **{**error.details, "instead": instead}) from None
 
     def _events(self, node: Events) -> tuple[EventTable, Condition | None]:
         if self._table is not None:

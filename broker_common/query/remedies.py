@@ -11,7 +11,7 @@ from datetime import date
 from broker_common.language import phrase
 from broker_common.query.canonical import literal_text
 from broker_common.query.condition import Literal
-from broker_common.query.dictionary import Column, ColumnType, Dictionary, folded, listed, shown
+from broker_common.query.dictionary import Column, ColumnType, Dictionary, EventTable, folded, listed, shown
 
 _YEAR_FIRST = re.compile(r"([0-9]{4})[-/. ]([0-9]{1,2})[-/. ]([0-9]{1,2})|([0-9]{4})([0-9]{2})([0-9]{2})")
 _DAY_FIRST = re.compile(r"([0-9]{1,2})[-/. ]([0-9]{1,2})[-/. ]([0-9]{4})")
@@ -29,6 +29,12 @@ def example(column: Column) -> str:
 def to_type(text: str) -> str:
     """What to type, where all of it is known."""
     return phrase("Type: {text}", text=text)
+
+
+def to_type_of_events(instead: str, table: EventTable) -> str:
+    """The same, where a comparison is to be typed that is one of events."""
+    text = instead.removeprefix("Type: ")
+    return instead if text == instead else to_type(f"any({table.name} where {text})")
 
 
 def spelled_otherwise(column: Column, value: str) -> str | None:

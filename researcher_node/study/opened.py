@@ -117,7 +117,13 @@ def _designed(
     if is_rehearsed:
         # The file's project is registered with the agencies that it is meant for.
         file = replace(file, project=None)
-    return design(file, published.health, published.census, home.config.project)
+    try:
+        return design(file, published.health, published.census, home.config.project)
+    except InvalidRequestError as error:
+        cause = error.__cause__
+        if not is_rehearsed or not isinstance(cause, BrokerError) or not cause.code.startswith("UNKNOWN_"):
+            raise
+        raise InvalidRequestError(error.code, **{**error.details, "remedy": texts.OTHER_COLUMNS}) from None
 
 
 async def run_round(

@@ -104,6 +104,7 @@ REHEARSAL_HOME_HELP = (
 )
 POPULATION_HELP = "Made-up people in the health data."
 SEED_HELP = "Which made-up people."
+OTHER_COLUMNS = "A rehearsal is on made-up people, who have the columns, codes and events that 'tripartite init' makes, and no others."
 TRUTH = "The truth about the made-up people, from the files that both nodes were loaded with"
 CELL = "cell"
 GROUP = "group"

@@ -228,3 +228,13 @@ def test_a_sample_of_the_page_is_rehearsed(tmp_path: Path) -> None:
     # Each interval holds with 95 percent: that less than half of 19 do has a probability below 1e-6.
     assert found["noise_only_intervals"] >= 15
     assert found["noise_only_intervals_that_hold"] >= found["noise_only_intervals"] / 2
+
+
+def test_a_study_of_other_columns_is_not_rehearsed(tmp_path: Path) -> None:
+    """Made-up people have no columns and events of an agency's own, and whoever wrote the study did not misspell them."""
+    file = tmp_path / "own.yaml"
+    file.write_text("where: any(hospitalisation where cause under 'I21')\ncount: all\n")
+    error = run_here("study", "rehearse", file, "--population", "20", "--json").error
+    assert error["code"] == "STUDY_INVALID"
+    assert "There are no events 'hospitalisation'." in error["text"]
+    assert error["hint"].startswith("A rehearsal is on made-up people")

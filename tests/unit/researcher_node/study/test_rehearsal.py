@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
+from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY, STAYS
 
 from researcher_node.study.design import design
 from researcher_node.study.file import parse_study_file
@@ -72,3 +72,32 @@ def test_cells_that_are_not_the_rest(tmp_path: Path) -> None:
         (1, 0),
     ]
     assert counted(tmp_path, by, count="all", of="") == [(3,), (1,)]
+
+
+def test_hierarchies_and_events(tmp_path: Path) -> None:
+    """Events are those of the card; one without a value makes a comparison false, and nobody is counted twice for two."""
+    people = {
+        "health/people.csv": "health_card,age,sex,diagnosis,day\n1,70,female,I21.0;J45,\n2,50,,I42,\n3,30,male,,\n",
+        "health/hospitalisation.csv": "health_card,cause,admitted,days,day\n1,I21,2005-01-01,3,\n1,,2006-01-01,9,\n"
+        "3,I25.5,,1,\n9,I21,2005-01-01,3,\n",
+        "health/prescription.csv": "health_card,drug,day\n2,C07,2005-01-01\n2,C07,2005-02-01\n",
+        "census/people.csv": "health_card,person_id,mother_tongue\n1,a,French\n2,b,French\n3,c,English\n",
+    }
+    for name, rows in people.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(rows)
+    conditions = {
+        "diagnosis under 'I20-I25'": (1, 0),
+        "diagnosis not under ('I20-I25', 'I42')": (0, 1),
+        "any(hospitalisation)": (1, 1),
+        "any(hospitalisation where cause under 'I21' and days < 5)": (1, 0),
+        "any(hospitalisation where cause under 'I21' and days > 5)": (0, 0),
+        "any(hospitalisation where cause under 'I42' or cause is null)": (1, 1),
+        "count(hospitalisation) >= 2": (1, 0),
+        "count(prescription where drug = 'C07') = 2": (1, 0),
+        "count(prescription) = 0 and not any(hospitalisation)": (0, 0),
+    }
+    by = "".join(f'    g{number}: "{condition}"\n' for number, condition in enumerate(conditions))
+    file = parse_study_file(f"by:\n  group:\n{by}count: mother_tongue = 'French'\nof: all\n", "s.yaml")
+    found = true_counts(design(file, STAYS, CENSUS_DICTIONARY, "usual"), tmp_path, STAYS)
+    assert dict(zip(conditions, found, strict=True)) == conditions
