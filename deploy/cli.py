@@ -12,10 +12,12 @@ from broker_common.cli import Progress, Whole, called, emit, json_option, say
 from broker_common.errors import ExitCode
 from broker_common.language import language_of_environment, said
 from broker_common.privacy.policy import Accounting
+from broker_common.storage.durable import make_folder
 from deploy import texts
 from deploy.demo import run_demo
 from deploy.local import PROJECT, RESEARCHER_ID, Plan, lay_out
 from deploy.supervise import ChildFailedError, Nodes, told_to_stop
+from deploy.synthetic.registers import REGISTERS_FOLDER, write_registers
 
 _SMALLEST = 10
 _LARGEST = 20_000_000
@@ -51,6 +53,7 @@ _LARGEST_SEED = 2**32 - 1
     type=Whole(0, 60_000),
     help="Answers leave on multiples of this; by default 250, or more for many people; 0 means at once and is for tests.",
 )
+@click.option("--with-registers", is_flag=True, help=texts.WITH_REGISTERS_HELP)
 @json_option
 def init(
     directory: Path,
@@ -59,6 +62,7 @@ def init(
     accounting: Accounting,
     max_belief: str,
     release_tick_ms: int | None,
+    with_registers: bool,
     as_json: bool,
 ) -> None:
     """Make a local deployment with synthetic people.
@@ -73,6 +77,10 @@ def init(
         release_tick_ms=release_tick_ms,
     )
     policy = lay_out(directory, plan, Progress)
+    if with_registers:
+        registers = directory / REGISTERS_FOLDER
+        make_folder(registers)
+        write_registers(registers, population=population, seed=seed, progress=Progress(texts.MAKING_REGISTERS))
     result = {
         "directory": str(directory),
         "population": population,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import difflib
 import inspect
+import json
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -24,6 +25,7 @@ import broker_common.audit.home
 import broker_common.dashboard.config
 import broker_common.privacy.policy
 import census_node.config
+import census_node.linking.settings
 import health_node.config
 import researcher_node.config
 import researcher_node.study.file
@@ -68,6 +70,7 @@ _DOCUMENTS = (
     "broker_common/audit/AUDIT.md",
     "broker_common/tlog/FORMAT.md",
     "deploy/README.md",
+    "docs/linkage.md",
     "docs/studies.md",
     "protos/README.md",
 )
@@ -199,6 +202,9 @@ def _table(node: ast.ClassDef, lines: list[str]) -> str:
 def _default(value: ast.expr | None) -> str:
     if value is None:
         return "required"
+    if isinstance(value, ast.Tuple):
+        # As it is written in TOML.
+        return f"`{json.dumps(ast.literal_eval(value))}`"
     # Sections have defaults of their own.
     return "" if isinstance(value, ast.Call) else f"`{ast.literal_eval(value)}`"
 
@@ -400,6 +406,7 @@ _BLOCKS: Mapping[str, Callable[[], str]] = {
     "settings-policy": lambda: _settings(broker_common.privacy.policy, "Policy"),
     "settings-census": lambda: _settings(census_node.config, "CensusConfig", "KeyConfig", "LimitConfig"),
     "settings-dashboard": lambda: _settings(broker_common.dashboard.config, "DashboardConfig"),
+    "settings-linking": lambda: _settings(census_node.linking.settings, "LinkingSettings"),
     "settings-health": lambda: _settings(health_node.config, "HealthConfig", "KeyConfig", "LimitConfig", "CensusPeer"),
     "settings-auditor": lambda: _settings(broker_common.audit.home, "AuditorConfig", "KeyConfig"),
     "settings-researcher": lambda: _settings(researcher_node.config, "ResearcherConfig", "KeyConfig", "AgencyPeer"),

@@ -10,6 +10,11 @@ Next:
       --count "mother_tongue = 'French'"
 """
 
+WITH_REGISTERS_HELP = (
+    "Also make DIRECTORY/registers: a census file and a client register with names, and the truth about them, to try "
+    "'tripartite census link' on."
+)
+MAKING_REGISTERS = "Making up registers"
 NOT_A_DEMO = "Nothing was changed. Name another folder with --directory."
 NODE_STOPPED = "{role} node was told to stop, and did; it is not started again"
 NODE_ENDED = "{role} node stopped by itself (exit {code}); it said why above"

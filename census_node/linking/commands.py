@@ -13,7 +13,7 @@ from census_node.linking import texts
 from census_node.linking.settings import MODES, SETTINGS_FILE, Mode, read_settings
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
-_FOLDER = click.Path(path_type=Path, file_okay=False, exists=True)
+_FOLDER = click.Path(path_type=Path, file_okay=False)
 # What this tool needs beside what every node needs.
 _LIBRARIES = frozenset({"splink", "pyarrow"})
 
@@ -43,6 +43,10 @@ def link(
     has health_card, the same five, and client_id if it knows which cards are one client's. Both are CSV or Parquet. What is made: people.csv
     for 'tripartite census load', review.csv for clerks, and a report for the linkage staff. See docs/linkage.md.
     """
+    # Imported here, as everything that only a running command needs.
+    from broker_common.storage.home import usual_home  # noqa: PLC0415
+
+    home = home or usual_home("census")
     folder = to or home
     if folder is None:
         raise click.UsageError(phrase(texts.NOWHERE), click.get_current_context())

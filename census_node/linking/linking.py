@@ -19,7 +19,7 @@ import duckdb
 
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.language import language
-from broker_common.storage.durable import create_for_owner, exclusive, replacing
+from broker_common.storage.durable import create_for_owner, exclusive, make_folder, replacing
 from census_node.linking import texts
 from census_node.linking.assignment import assign
 from census_node.linking.decisions import DECISION, read_decisions
@@ -61,6 +61,7 @@ class Linking:
         """
         decisions = [] if self.decisions is None else read_decisions(self.decisions)
         try:
+            make_folder(self.to)
             with self._private() as database:
                 sources = read_sources(
                     database, self.census, self.register, self.settings, _part(progress, 0, _REGISTER_READ)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
-from broker_common.crypto.id_forms import ID_FORMS, ONTARIO
+from broker_common.crypto.id_forms import ID_FORMS
 from broker_common.errors import InvalidRequestError
 
 Mode: TypeAlias = Literal["complementary", "nominative"]
@@ -40,19 +40,19 @@ _MAX_FILE_BYTES: Final = 64 * 1024
 class LinkingSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How files are linked."""
 
-    # complementary: by card, with a register of names, birth dates, sex and postal codes. nominative: by names alone.
+    # `complementary`, or `nominative` for names alone.
     mode: Mode = "complementary"
-    # A pair is linked from this match probability on, after what speaks for its rivals.
+    # A pair is linked from this probability on, its rivals considered.
     threshold: Probability = 0.99
-    # Pairs from this match probability up to the threshold are for clerical review.
+    # From this probability up to the threshold it is for review.
     review_from: Probability = 0.2
-    # At most this many pairs are written for review, drawn at random.
+    # So many unlinked pairs are written for review, at most.
     review_most: Annotated[int, Meta(ge=0, le=1_000_000)] = 1_000
-    # So many of the linked pairs are written for review, too: how often clerks confirm them estimates precision.
+    # So many linked pairs are, too.
     sample: Annotated[int, Meta(ge=0, le=1_000_000)] = 200
-    # Roughly what share of the register's clients the census counted. A pair is the likelier a match, the larger it is.
+    # Roughly what share of the register's clients the census counted.
     in_census: Probability = 0.9
-    # Pairs are compared if they agree in all columns of one of these rules.
+    # Pairs are compared if they agree in all columns of one rule.
     blocking: Annotated[tuple[Rule, ...], Meta(min_length=1)] = (
         ("birth_date", "surname"),
         ("birth_date", "given_name"),
@@ -60,23 +60,28 @@ class LinkingSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         ("given_name", "surname", "birth_year"),
         ("given_name", "surname", "postal_code"),
     )
-    # How often true pairs agree is learned from pairs that agree in these. Every compared column must be free in one of them.
+    # Weights are learned from pairs that agree in one of these. Every compared column must be absent from one of them.
     training: tuple[Rule, ...] = (("birth_date", "given_name"), ("surname", "postal_code"))
     # The columns whose agreement counts.
     compared: Annotated[tuple[Compared, ...], Meta(min_length=2)] = (
-        *("given_name", "second_name", "surname", "birth_date", "sex", "postal_code"),
+        "given_name",
+        "second_name",
+        "surname",
+        "birth_date",
+        "sex",
+        "postal_code",
     )
-    # How dates are written in both files.
+    # How both files write dates.
     date_format: Annotated[str, Meta(min_length=2, max_length=_MAX_FORM)] = "%Y-%m-%d"
-    # The form of the cards, as the agencies' dictionaries have it: 'census load' checks cards by the same rule.
-    id_form: str = ONTARIO
+    # The form of the cards, as in the dictionaries.
+    id_form: str = "ontario_health_card"
     # Which pairs are drawn for training and review.
     seed: Annotated[int, Meta(ge=0, lt=2**32)] = 1
-    # Pairs that training looks at, at most.
+    # Pairs that are learned from, at most.
     training_pairs: Annotated[int, Meta(ge=10_000, le=_MAX_PAIRS)] = 2_000_000
-    # Memory that the linkage takes, in MiB; beyond that it writes into its private folder.
+    # Memory, in MiB; the rest is taken from the disk.
     memory_mib: Annotated[int, Meta(ge=256, le=1 << 20)] = 4_096
-    # Threads; 0 for one on each processor.
+    # 0 is one for each processor.
     threads: Annotated[int, Meta(ge=0, le=_MAX_THREADS)] = 0
 
 

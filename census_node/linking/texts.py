@@ -5,8 +5,8 @@ from __future__ import annotations
 MODE_HELP = "complementary: with names, birth date, sex and postal code; nominative: by names alone, where there is no such register."
 SETTINGS_HELP = "The settings; linking.toml in the home if left out, or else what is usual."
 DECISIONS_HELP = "A review file of an earlier run in which clerks wrote 'link' or 'no'."
-TO_HELP = "The folder for what is made; the home if left out."
-LINK_HOME_HELP = "The census home; only for its linking.toml and as the usual --to."
+TO_HELP = "The folder for what is made, which is made if it is not there; the home if left out."
+LINK_HOME_HELP = "The census home, for its linking.toml and as the usual --to. If left out: TRIPARTITE_HOME, or the current folder; none is needed with --to."
 NOWHERE = "Give --to, or --home."
 
 LINKING = "Linking"

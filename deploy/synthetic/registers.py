@@ -30,6 +30,8 @@ from deploy.synthetic.linkage import Linkage
 from deploy.synthetic.names import FEMALE, Texts, given_names, surnames
 from deploy.synthetic.population import REFERENCE_DATE, Progress, write_source
 
+REGISTERS_FOLDER: Final = "registers"
+"""Beside the homes that `init` makes."""
 CENSUS_FILE: Final = "census.csv"
 REGISTER_FILE: Final = "register.csv"
 TRUTH_FILE: Final = "truth.csv"

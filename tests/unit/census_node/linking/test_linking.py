@@ -215,8 +215,12 @@ def test_settings_are_found_in_the_home(registers: Registers, tmp_path: Path) ->
     assert Path(told["files"]["people"]) == tmp_path / "people.csv"
 
 
-def test_without_a_folder_there_is_nothing_to_do(registers: Registers) -> None:
-    """The current folder may be anything."""
+def test_without_a_folder_there_is_nothing_to_do(
+    registers: Registers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The current folder is no home."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TRIPARTITE_HOME", raising=False)
     outcome = CliRunner().invoke(commands, ["link", str(registers.census), str(registers.register)])
     assert outcome.exit_code == 2
     assert "Give --to, or --home." in outcome.output
