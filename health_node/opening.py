@@ -96,7 +96,6 @@ class HealthHome(AgencyHome[HealthState]):
         with noting, self.journal() as journal, self.loads.loading(os.urandom) as load:
             if policy is not None:
                 verify_fits(policy, self.config.places)
-                verify_linkage(policy, HEALTH_DICTIONARY.linkage)
             with journal.reading() as state:
                 in_force, dictionary = state.linkage, self.dictionaries.newest(state)
             if policy is not None:
