@@ -63,11 +63,6 @@ class LoadReport:
     rejected: RejectedRows
 
 
-def id_columns(dictionary: Dictionary) -> tuple[str, ...]:
-    """The ids that a source has beside the columns of this dictionary."""
-    return (_CARD, _PERSON) if dictionary.linkage == "household" else ID_COLUMNS
-
-
 def read_registry(
     plan: SourcePlan,
     load: str,
