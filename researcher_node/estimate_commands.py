@@ -146,10 +146,12 @@ def _emit(
     from researcher_node.estimating import estimate_json, estimate_text, estimated
     from researcher_node.opening import ResearcherHome
 
-    with closing(ResearcherHome(home).open_answers()) as store:
+    opened = ResearcherHome(home)
+    with closing(opened.open_answers()) as store:
         answers = [store.get(query) for query in queries]
     found = estimated(kind, answers, part, among=among, against=against, numbers=numbers)
-    emit(as_json, estimate_json(found), fitted(estimate_text(found)))
+    policies = [opened.policies.get(asked.policy_hash) for _, asked in found.answers]
+    emit(as_json, estimate_json(found, policies), fitted(estimate_text(found, policies)))
 
 
 def _numbers(option: str, text: str, count: int) -> list[float]:

@@ -11,6 +11,7 @@ from typing import Any
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase, said
+from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary import AskedOf, listed, shown
 from broker_common.query.question import Cell, read_question
 from researcher_node import estimate_texts as texts
@@ -29,6 +30,7 @@ from researcher_node.estimates import (
     standardised_rate,
     trend,
 )
+from researcher_node.linked import linked_json, linked_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +197,11 @@ def _roles(kind: Kind, count: int, numbers: Sequence[float]) -> list[str]:
 # --- shown -----------------------------------------------------------------------------------------------------------
 
 
-def estimate_json(found: Estimated) -> dict[str, Any]:
-    """For programs: numbers as they are, null for what is infinite, cannot be computed, or cannot be told."""
+def estimate_json(found: Estimated, policies: Sequence[Policy | None]) -> dict[str, Any]:
+    """For programs: numbers as they are, null for what is infinite, cannot be computed, or cannot be told.
+
+    `policies` are those of the answers, in their order.
+    """
     estimate = found.estimate
     return {
         "estimate": estimate.kind,
@@ -214,8 +219,9 @@ def estimate_json(found: Estimated) -> dict[str, Any]:
                 "question": asked.question,
                 "fraction": str(float(_fraction(asked))),
                 "scale": asked.scale,
+                "linked": linked_json(policy),
             }
-            for role, asked in found.answers
+            for (role, asked), policy in zip(found.answers, policies, strict=True)
         ],
     }
 
@@ -229,8 +235,8 @@ def _interval_json(interval: Interval) -> dict[str, Any]:
     }
 
 
-def estimate_text(found: Estimated) -> str:
-    """For people: the number, both intervals with their methods, and what the answers were about."""
+def estimate_text(found: Estimated, policies: Sequence[Policy | None]) -> str:
+    """For people: the number, both intervals with their methods, what the answers were about, and who is linked."""
     estimate = found.estimate
     number = _NUMBERS[estimate.kind]
     value = said(texts.NO_VALUE) if estimate.value is None else number(estimate.value)
@@ -253,7 +259,7 @@ def estimate_text(found: Estimated) -> str:
         text += said(texts.OF_FRACTION, fraction=", ".join(f"{float(each):g}" for each in fractions))
     for role, asked in found.answers:
         text += said(texts.ANSWER, role=role, where=asked.where, query=asked.query, scale=asked.scale)
-    return text
+    return f"{text}\n{linked_text(policies)}"
 
 
 def _interval_text(interval: Interval, number: Callable[[float], str]) -> str:

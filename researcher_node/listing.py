@@ -25,6 +25,7 @@ from researcher_node.counts import (
     shown_counts,
     table_text,
 )
+from researcher_node.linked import linked_json, linked_text
 from researcher_node.own_use import OwnUses, price_json, price_text
 
 # A table is for finding one's way; the criteria of one question are shown in full when it is the only one.
@@ -71,6 +72,7 @@ def answer_text(asked: AskedQuestion, uses: OwnUses) -> str:
         charged=asked.charged,
         share=price_text(asked.scale, use.policy),
         left_out=use.as_text(),
+        linked=linked_text([use.policy]),
         **{**_described(asked), "fraction": fraction_text(asked)},
     )
     text += part_text(asked) + _labelled(asked) + _quoted_again(asked)
@@ -209,6 +211,7 @@ def _of_budget(asked: AskedQuestion, uses: OwnUses) -> dict[str, Any]:
         **price_json(asked.scale, None if use is None else use.policy),
         "own_use": None if use is None else use.as_json(),
         "leaves_out_used_up": None if use is None else use.leaves_out,
+        "linked": None if use is None else linked_json(use.policy),
     }
 
 

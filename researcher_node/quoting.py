@@ -16,6 +16,7 @@ from researcher_node import texts
 from researcher_node.asking import Quoted
 from researcher_node.before_asking import Considered, Warned
 from researcher_node.counts import cell_label, fraction_digits
+from researcher_node.linked import linked_json, linked_text
 from researcher_node.own_use import percent, price_json, price_text
 
 
@@ -31,6 +32,7 @@ def quote_json(quoted: Quoted, policy: Policy) -> dict[str, Any]:
         "policy_hash": body.policy_hash.hex(),
         "expires": instant(body.expires_ms),
         "question": quoted.question.text,
+        "linked": linked_json(policy),
         **_cells_json(quoted.question, body.scale),
         **price_json(body.scale, policy),
     }
@@ -49,6 +51,7 @@ def quote_text(quoted: Quoted, policy: Policy) -> str:
         share=price_text(body.scale, policy),
         remaining=said(texts.REMAINING_COUNT, count=body.remaining) if has_remaining else said(texts.REMAINING_UNTOLD),
         quota=said(texts.QUOTA, left=body.quota_left, quota=body.quota) if has_quota else said(texts.QUOTA_NONE),
+        linked=linked_text([policy]),
         policy=body.policy_hash.hex(),
         expires=instant(body.expires_ms),
     )

@@ -24,6 +24,7 @@ ANSWER = """\
   noise     within {margin} either way, 19 times out of 20 (scale {scale}, epsilon {epsilon})
   charged   {charged} units for this answer{share}
   left out  {left_out}
+  linked    {linked}
   project   {project}
   asked     {asked}
   query     {query}"""
@@ -51,6 +52,17 @@ HOUSEHOLD_LEFT_OUT = (
 )
 LEFT_OUT_UNKNOWN = (
     "people whose budget is used up, if the budget is per person: the policy of this answer is not known here"
+)
+LINKED = {
+    "complementary": "people whose record the two agencies can link",
+    "household": "people at addresses that the two agencies can link: all of them, where somebody matches",
+    "nominative": "people whom the census agency can link by name",
+}
+LINKED_DECLARED = "Counted are only {whom}: {percent} % of the census, as its agency declares. Missed links bias shares, and no margin says so."
+LINKED_UNDECLARED = "Counted are only {whom}; the census agency declares no share of them. Missed links bias shares, and no margin says so."
+LINKED_UNKNOWN = (
+    "Counted are only people who are linked; the policy of this answer is not known here. Missed links bias shares, and no margin "
+    "says so."
 )
 # Of lines in a list of questions.
 LEFT_OUT_BY_OWN = "your own questions can have used up anybody's budget by then: this count may miss everybody"
@@ -106,6 +118,7 @@ One answer at scale {scale} (epsilon {epsilon}):
   price      {charged} units{share}
   remaining  {remaining}
   quota      {quota}
+  linked     {linked}
   policy     {policy}
   valid      until {expires}"""
 

@@ -57,7 +57,8 @@ class OpenedStudy:
         return 0 if latest is None else sum(each.is_answered for each in self.books.standing(self.study, latest))
 
     def results(self, round_: Round) -> Results:
-        return results(self.study, round_.scale, self.books.standing(self.study, round_))
+        found = results(self.study, round_.scale, self.books.standing(self.study, round_))
+        return replace(found, policy=self.published.policy)
 
 
 @contextmanager

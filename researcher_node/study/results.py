@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
+from broker_common.privacy.policy import Policy
 from broker_common.privacy.table_laplace import margin
 from researcher_node.estimates import (
     Counts,
@@ -60,6 +61,8 @@ class Results:
     standings: tuple[Standing, ...]
     counted: tuple[Counted, ...]
     findings: tuple[Finding, ...]
+    # The one that the census agency published last; None where that is not known.
+    policy: Policy | None = None
 
     @property
     def missing(self) -> tuple[Standing, ...]:

@@ -31,7 +31,7 @@ ANSWER_KEYS = [
     *("query_id", "noisy_count", "margin_95", "cells", "scale", "epsilon", "question", "where", "fraction", "project"),
     *("label", "asked"),
     *("policy_hash", "charged", "checkpoint", "quoted_again", "asked_of"),
-    *("share_of_budget", "answers_per_budget", "own_use", "leaves_out_used_up", "warnings"),
+    *("share_of_budget", "answers_per_budget", "own_use", "leaves_out_used_up", "linked", "warnings"),
 ]
 AUDIT_KEYS = [
     *("verified", "entries", "answers", "problems", "worst_belief", "not_checked", "pending", "leakage", "logs"),

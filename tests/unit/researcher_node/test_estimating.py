@@ -9,16 +9,18 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from fakes.world import make_policy
 
 from broker_common.cli import program
 from broker_common.errors import InvalidRequestError
+from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary import AskedOf
 from broker_common.values import NoisyCounts
 from researcher_node import opening
 from researcher_node.answers import AskedQuestion
 from researcher_node.estimate_commands import estimate
 from researcher_node.estimates import Counts, Design, Group, rate_ratio, share
-from researcher_node.estimating import counts_of, estimate_json, estimate_text, estimated
+from researcher_node.estimating import Estimated, counts_of, estimate_json, estimate_text, estimated
 
 FRENCH = "mother_tongue by 'French', rest"
 WHOLE = 1_000_000
@@ -43,6 +45,16 @@ def answer(number: int, *noisy: int, question: str = FRENCH, **changes: Any) -> 
     return AskedQuestion(**fields | changes)
 
 
+def shown_json(found: Estimated, policy: Policy | None = None) -> dict[str, Any]:
+    """As a program is told it."""
+    return estimate_json(found, [policy] * len(found.answers))
+
+
+def shown_text(found: Estimated, policy: Policy | None = None) -> str:
+    """As people are told it."""
+    return estimate_text(found, [policy] * len(found.answers))
+
+
 def test_a_share_of_a_stored_answer_is_that_of_its_numbers() -> None:
     """The cells are found by their labels, whatever their order."""
     found = estimated("share", [answer(1, 1400, 600, question="mother_tongue by 'English', 'French'")], ["French"])
@@ -52,7 +64,7 @@ def test_a_share_of_a_stored_answer_is_that_of_its_numbers() -> None:
 
 def test_programs_are_told_both_intervals_with_their_methods() -> None:
     """What cannot be told is null, and says so."""
-    shown = estimate_json(estimated("share", [answer(1, 600, 1400)], ["French"]))
+    shown = shown_json(estimated("share", [answer(1, 600, 1400)], ["French"]))
     assert shown["estimate"] == "share"
     assert shown["value"] == pytest.approx(0.3)
     assert shown["with_sampling"]["low"] < shown["noise_only"]["low"] < 0.3 < shown["noise_only"]["high"]
@@ -64,10 +76,11 @@ def test_programs_are_told_both_intervals_with_their_methods() -> None:
         "question": FRENCH,
         "fraction": "1.0",
         "scale": 30,
+        "linked": None,
     }
-    untold = estimate_json(estimated("share", [answer(1, 6, 14)], ["French"]))["noise_only"]
+    untold = shown_json(estimated("share", [answer(1, 6, 14)], ["French"]))["noise_only"]
     assert untold == {"told": False, "low": None, "high": None, "method": shown["noise_only"]["method"]}
-    open_above = estimate_json(estimated("ratio", [answer(1, 6000, 4000), answer(2, 30, 9970)], ["French"]))
+    open_above = shown_json(estimated("ratio", [answer(1, 6000, 4000), answer(2, 30, 9970)], ["French"]))
     assert open_above["noise_only"]["told"]
     assert open_above["noise_only"]["high"] is None
     json.dumps(open_above, allow_nan=False)
@@ -75,7 +88,7 @@ def test_programs_are_told_both_intervals_with_their_methods() -> None:
 
 def test_people_read_which_interval_is_about_whom() -> None:
     """Number, intervals, methods, who is left out, and the question of each answer."""
-    text = estimate_text(estimated("difference", [answer(1, 600, 1400), answer(2, 400, 1600)], ["French"]))
+    text = shown_text(estimated("difference", [answer(1, 600, 1400), answer(2, 400, 1600)], ["French"]))
     assert text.startswith("Difference of the shares of French: +10.00 points\n")
     for part in (
         "about exactly the people counted; from the interval of each share (MOVER)",
@@ -86,9 +99,9 @@ def test_people_read_which_interval_is_about_whom() -> None:
     ):
         assert part in text
     assert "fraction" not in text
-    assert "cannot be told" in estimate_text(estimated("share", [answer(1, 6, 14)], ["French"]))
-    assert "or more" in estimate_text(estimated("ratio", [answer(1, 6000, 4000), answer(2, 30, 9970)], ["French"]))
-    assert "no value" in estimate_text(estimated("share", [answer(1, -60, 14)], ["French"]))
+    assert "cannot be told" in shown_text(estimated("share", [answer(1, 6, 14)], ["French"]))
+    assert "or more" in shown_text(estimated("ratio", [answer(1, 6000, 4000), answer(2, 30, 9970)], ["French"]))
+    assert "no value" in shown_text(estimated("share", [answer(1, -60, 14)], ["French"]))
 
 
 def test_a_part_of_the_people_says_how_it_was_drawn() -> None:
@@ -99,7 +112,7 @@ def test_a_part_of_the_people_says_how_it_was_drawn() -> None:
     found = estimated("share", [asked], ["French"])
     plain = estimated("share", [answer(1, 600, 1400)], ["French"])
     assert found.estimate.with_sampling.low < plain.estimate.with_sampling.low
-    text = estimate_text(found)
+    text = shown_text(found)
     assert "1 household in 5; the variance of sampling is that of persons times 1.8" in text
     assert "fraction       0.25" in text
 
@@ -110,7 +123,7 @@ def test_a_rate_ratio_finds_the_same_cells_in_another_order() -> None:
     outside = answer(2, 190_000, 18_000, question="mother_tongue by 'English', 'French'")
     found = estimated("rate_ratio", [inside, outside], ["French"])
     assert found.estimate == rate_ratio(Counts((2_000, 10_000), 30), Counts((18_000, 190_000), 30), (0,), (1,))
-    assert estimate_text(found).startswith("Rate ratio, French against English: 2.00\n")
+    assert shown_text(found).startswith("Rate ratio, French against English: 2.00\n")
 
 
 THREE = "mother_tongue by 'English', 'French', 'Inuktitut'"
@@ -152,7 +165,8 @@ def home(monkeypatch: pytest.MonkeyPatch) -> dict[str, AskedQuestion]:
     """A home whose store holds these answers."""
     stored: dict[str, AskedQuestion] = {}
     store = SimpleNamespace(get=stored.__getitem__, close=lambda: None)
-    monkeypatch.setattr(opening, "ResearcherHome", lambda _: SimpleNamespace(open_answers=lambda: store))
+    opened = SimpleNamespace(open_answers=lambda: store, policies=SimpleNamespace(get=lambda _: None))
+    monkeypatch.setattr(opening, "ResearcherHome", lambda _: opened)
     for number, french in enumerate((1_000, 2_000, 3_000), start=1):
         stored[str(number)] = answer(number, french, 10_000 - french)
     return stored
@@ -201,3 +215,21 @@ def test_numbers_that_do_not_fit_are_said(tmp_path: Path, words: tuple[str, ...]
     error = run(tmp_path, *words)
     assert isinstance(error, InvalidRequestError)
     assert error.code == "INVALID_VALUE"
+
+
+def test_an_estimate_says_who_is_linked() -> None:
+    """Nobody else is counted, and no interval knows of it: how they are linked, and the share that the agency declares."""
+    found = estimated("difference", [answer(1, 600, 1400), answer(2, 400, 1600)], ["French"])
+    declared, not_declared = make_policy(declared_linked_percent=93), make_policy()
+    assert [each["linked"] for each in shown_json(found, declared)["answers"]] == 2 * [
+        {"linkage": "complementary", "declared_percent": 93}
+    ]
+    assert shown_json(found)["answers"][0]["linked"] is None
+    assert (
+        shown_text(found, declared).count("93 % of the census, as its agency declares. Missed links bias shares") == 1
+    )
+    assert "the census agency declares no share of them" in shown_text(found, not_declared)
+    assert "the policy of this answer is not known here" in shown_text(found)
+    both = estimate_text(found, [declared, not_declared])
+    assert "93 % of the census" in both
+    assert "declares no share" in both

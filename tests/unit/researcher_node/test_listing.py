@@ -91,6 +91,7 @@ def test_programs_are_told_everything() -> None:
         "answers_per_budget": None,
         "own_use": None,
         "leaves_out_used_up": None,
+        "linked": None,
     }
     of_a_part = question_json(question(fraction_millionths=250_000, asked_of=ONE_IN_FIVE))
     assert of_a_part == pending | {"asked_of": {"share": 0.2, "weight": 5, "design_effect": 2.8}}
@@ -104,6 +105,7 @@ def test_programs_are_told_everything() -> None:
         "answers_per_budget": 41,
         "own_use": {"units": 559241, "share_of_budget": 0.0241, "can_leave_out": False},
         "leaves_out_used_up": True,
+        "linked": {"linkage": "complementary", "declared_percent": None},
         "checkpoint": "note",
         "answered": "2026-03-31T09:30:01+00:00",
     }
