@@ -25,8 +25,8 @@ from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import system_clock
-from broker_common.storage.dictionary_file import FILE_NAME, code_lists_of, read_dictionary
-from broker_common.storage.durable import SHARED_FILE, replace_file
+from broker_common.storage.dictionary_file import copy_dictionary, read_dictionary
+from broker_common.storage.durable import replace_file
 from broker_common.storage.home import CONFIG, KEYS
 from broker_common.storage.registration import IDENTIFIER, ORIGIN
 
@@ -100,15 +100,9 @@ def new_agency(
         if linkage is not None:
             made.linkage_keys.begin(linkage)
         if dictionary is not None and adopted is not None:
-            _copy_dictionary(dictionary, path)
+            copy_dictionary(dictionary, path)
             made.adopt_dictionary(adopted)
         yield made
-
-
-def _copy_dictionary(dictionary: Path, home: Path) -> None:
-    for name in code_lists_of(dictionary):
-        replace_file(home / name, (dictionary.parent / name).read_bytes(), mode=SHARED_FILE)
-    replace_file(home / FILE_NAME, dictionary.read_bytes(), mode=SHARED_FILE)
 
 
 def verify_empty(path: Path) -> None:

@@ -94,14 +94,6 @@ def read_dictionary(path: Path) -> Dictionary:
     return parse_dictionary(text, path)
 
 
-def code_lists_of(path: Path) -> list[str]:
-    """The names of the code lists that a dictionary file, which can be read, names."""
-    content = tomllib.loads(read_text(path, MAX_FILE_BYTES))
-    tables = [content, *content.get("events", {}).values()]
-    lists = [column.get("codes") for table in tables for column in table["columns"].values()]
-    return sorted({name for name in lists if isinstance(name, str)})
-
-
 def parse_dictionary(text: str, path: Path) -> Dictionary:
     """The dictionary in the text of the file at `path`; code lists are read from beside it.
 
@@ -132,12 +124,10 @@ def copy_dictionary(path: Path, folder: Path) -> None:
         InternalError: STORE_FAILED.
     """
     content = tomllib.loads(read_text(path, MAX_FILE_BYTES))
-    tables = [content["columns"], *(table["columns"] for table in content.get("events", {}).values())]
-    lists = {
-        column["codes"] for columns in tables for column in columns.values() if isinstance(column.get("codes"), str)
-    }
+    tables = [content, *content.get("events", {}).values()]
+    codes = [column.get("codes") for table in tables for column in table["columns"].values()]
     try:
-        for name in sorted(lists):
+        for name in sorted({each for each in codes if isinstance(each, str)}):
             replace_file(folder / name, (path.parent / name).read_bytes(), mode=SHARED_FILE)
         replace_file(folder / FILE_NAME, path.read_bytes(), mode=SHARED_FILE)
     except OSError as error:

@@ -119,16 +119,17 @@ class _Log:
                     "is not the one in force",
                     entry,
                 )
-                before = self.adopted[-1] if self.adopted else (0, "")
+                newest = self.adopted[-1] if self.adopted else (0, "")
                 new = (event["version"], event["dictionary"])
-                _require(new[0] > before[0] or new == before, "a version goes back", entry)
+                _require(new[0] > newest[0] or new == newest, "a version goes back", entry)
                 self.format = 8
                 self.adopted.append(new)
             case "loaded":
                 _require(event["load"] not in self.loads, "a load comes twice", entry)
-                newest = self.adopted[-1][1] if self.adopted else ""
                 _require(
-                    self.format == 7 or event["dictionary"] == newest, "under a dictionary that was not adopted", entry
+                    self.format == 7 or event["dictionary"] in [each for _, each in self.adopted[-1:]],
+                    "under a dictionary that was not adopted",
+                    entry,
                 )
                 self.dictionary = event["dictionary"]
                 _require(self.linkage in {"", event["linkage"]}, "a load of another chain", entry)
