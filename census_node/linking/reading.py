@@ -22,7 +22,7 @@ from broker_common.crypto.id_forms import parse_ids
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.query.dictionary import Column, ColumnType, shown
-from broker_common.storage.source import ROWS_PER_CHUNK, Chunk, Progress, RejectedRows, fields, reading
+from broker_common.storage.source import ROWS_PER_CHUNK, Chunk, Progress, RejectedRows, fields, published, reading
 from broker_common.storage.source_kinds import open_source
 from broker_common.storage.source_parquet import PARQUET_MAGIC
 from census_node.linking import texts
@@ -127,11 +127,8 @@ def _read(database: Database, side: str, file: Path, wanted: Sequence[str], prog
     database.execute(f"create table {side} (row bigint, {typed})")
     rejected, rows = RejectedRows(), 0
     with _as_linking(file):
-        source = open_source(
-            file,
-            [name for name in wanted if name != _BIRTH_DATE.name],
-            [_BIRTH_DATE] if _BIRTH_DATE.name in wanted else [],
-        )
+        ids = [name for name in wanted if name != _BIRTH_DATE.name]
+        source = open_source(file, published(ids, [_BIRTH_DATE] if _BIRTH_DATE.name in wanted else []))
         for chunk in source.chunks(rejected, progress=progress):
             rows += len(chunk.lines)
             _insert(database, side, columns, chunk)
