@@ -103,7 +103,16 @@ def test_wrong_rows_are_reported_with_line_and_reason_and_the_rest_is_loaded(
     loaded = "loaded" if role == "health" else "linked"
     of_declared = ["places", "least_forward_delay_ms", "policy"] if role == "health" else []
     of_reading = ["rejections_file", "changed", "check"]
-    assert list(report) == ["release", "rows", loaded, "without_card", "rejected", "rejections", *of_declared, *of_reading]
+    assert list(report) == [
+        "release",
+        "rows",
+        loaded,
+        "without_card",
+        "rejected",
+        "rejections",
+        *of_declared,
+        *of_reading,
+    ]
     assert report["release"] == "2012"
     assert report["rows"] == len(lines) - 1 == report[loaded] + report["without_card"] + report["rejected"]
     assert report["rejected"] == len(faults)
