@@ -213,12 +213,17 @@ def ready_line(text: str, *, lifeline: bool) -> Callable[[str], None]:
 
 def rejections_text(rejected: Sequence[tuple[tuple[str, str, int], str]], count: int) -> str:
     """The rows that a load left out, for a person: the first few with file, where there are several, number and reason."""
-    shown = []
-    for (file, counted_by, line), reason in rejected[:_SHOWN_REJECTIONS]:
-        place = "  {counted_by} {line} of {file}: {reason}" if file else "  {counted_by} {line}: {reason}"
-        shown.append(said(place, counted_by=said(counted_by), line=line, file=file, reason=reason))
+    shown = [_rejection_text(*place, reason) for place, reason in rejected[:_SHOWN_REJECTIONS]]
     more = count - len(shown)
     return "\n".join(shown + ([said("  ... and {more} more", more=more)] if more > 0 else []))
+
+
+def _rejection_text(file: str, counted_by: str, line: int, reason: str) -> str:
+    if not file:
+        return said("  {counted_by} {line}: {reason}", counted_by=said(counted_by), line=line, reason=reason)
+    return said(
+        "  {counted_by} {line} of {file}: {reason}", counted_by=said(counted_by), line=line, file=file, reason=reason
+    )
 
 
 def emit(as_json: bool, result: Mapping[str, Any], text: str) -> None:

@@ -542,7 +542,7 @@ REASONS: Mapping[str, Reason] = {
         "many people match.",
     ),
     "LOAD_REFUSED": Reason(
-        InvalidRequestError, "The file was not loaded: {problem}.", "{remedy} What was loaded before is still in force."
+        InvalidRequestError, "Nothing was loaded: {problem}.", "{remedy} What was loaded before is still in force."
     ),
     "LINKING_REFUSED": Reason(
         InvalidRequestError, "{file} was not linked: {problem}.", "{remedy} Nothing was written."

@@ -177,8 +177,6 @@ def load(
         )
     rejected = report.rejected
     figures = watch.figures(rows=report.rows, people=report.linked, rejected=rejected.count)
-    if not check:
-        keep_figures(home, figures)
     changes = changes_since(before, figures)
     result = {
         "release": release,
@@ -191,6 +189,8 @@ def load(
         "changed": changes_json(changes),
         "check": check,
     }
+    if not check:
+        keep_figures(home, figures, result)
     head = said(texts.CHECKED if check else texts.LOADED, **result)
     emit(as_json, result, load_text(head, [rejected], watch.report.path, changes, is_check=check))
 

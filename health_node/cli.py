@@ -130,8 +130,6 @@ def load(
         )
     rejected = report.rejected
     figures = watch.figures(rows=report.rows, people=report.loaded, rejected=rejected.count)
-    if not check:
-        keep_figures(home, figures)
     changes = changes_since(before, figures)
     result = {
         "release": release,
@@ -147,6 +145,8 @@ def load(
         "changed": changes_json(changes),
         "check": check,
     }
+    if not check:
+        keep_figures(home, figures, result)
     head = said(texts.CHECKED if check else texts.LOADED, **(result | {"policy": said(problem or texts.FITS)}))
     emit(as_json, result, load_text(head, [rejected], watch.report.path, changes, is_check=check))
 

@@ -1,7 +1,8 @@
 """What a load tells its operator alone: every row that was left out, and what is other than at the load before.
 
-Both stand in the home, for its owner alone, and in no log: `load-rejected.csv` names rows and reasons, `load-figures.json`
-holds counts of what the load in force has read. A plan that is watched reads what the plan behind it reads.
+All of it stands in the home, for its owner alone, and in no log: `load-rejected.csv` names rows and reasons,
+`load-figures.json` holds counts of what the load in force has read, and `load-report.json` what was said of it. A plan that is
+watched reads what the plan behind it reads.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import msgspec
 
@@ -26,6 +27,7 @@ from broker_common.storage.source_toml import PEOPLE_TABLE
 
 REJECTED_FILE = "load-rejected.csv"
 FIGURES_FILE = "load-figures.json"
+REPORT_FILE = "load-report.json"
 _HEADER = ("table", "file", "counted_by", "number", "reason")
 
 # A change by more than this is one that somebody should look at: of rows, people and events, as a share of those before;
@@ -149,13 +151,14 @@ def figures_before(home: Path) -> LoadFigures | None:
         return None
 
 
-def keep_figures(home: Path, figures: LoadFigures) -> None:
-    """From here on these are the figures of the load in force.
+def keep_figures(home: Path, figures: LoadFigures, report: Mapping[str, Any]) -> None:
+    """From here on these are the figures of the load in force, and what was said of it.
 
     Raises:
         InternalError: STORE_FAILED.
     """
     try:
+        replace_file(home / REPORT_FILE, msgspec.json.format(msgspec.json.encode(report)) + b"\n")
         replace_file(home / FIGURES_FILE, msgspec.json.encode(figures))
     except OSError as error:
         raise InternalError("STORE_FAILED") from error

@@ -37,9 +37,11 @@ from broker_common.storage.source import (
 )
 from broker_common.storage.source_toml import OwnQuery, verify_private
 
+# A server that has not answered by then is not there.
 _CONNECT_SECONDS = 30
 # Memory that DuckDB may take; what does not fit goes to a folder in the home that is removed afterwards.
 _DUCKDB_MEMORY = "2GiB"
+# Of what a database says of a query.
 _MAX_SAID_CHARACTERS = 200
 
 Row = Sequence[Any]

@@ -14,7 +14,7 @@ import jinja2
 import pytest
 from jinja2 import nodes
 
-from broker_common import card_texts, create_texts, dictionary_texts
+from broker_common import card_texts, create_texts, dictionary_texts, load_texts
 from broker_common.audit import texts as audit_texts
 from broker_common.audit.codes import CODES, PENDING
 from broker_common.cli import LIBRARY_SENTENCES
@@ -53,6 +53,7 @@ TEXTS = (
         doctor_texts,
         health_texts,
         linking_texts,
+        load_texts,
         researcher_texts,
         estimate_texts,
         study_texts,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from broker_common.errors import InvalidRequestError
 from broker_common.storage.load_figures import (
     FIGURES_FILE,
     REJECTED_FILE,
+    REPORT_FILE,
     Change,
     Changes,
     CodeChange,
@@ -50,8 +52,9 @@ def figures_of(folder: Path, people: Sequence[Row] = PEOPLE, stays: Sequence[Row
 def test_load_of_the_same_rows_says_so(tmp_path: Path) -> None:
     """One other value, in any column, is a change, even where no figure shows it."""
     before = figures_of(tmp_path)
-    keep_figures(tmp_path, before)
-    assert stat.S_IMODE((tmp_path / FIGURES_FILE).stat().st_mode) == 0o600
+    keep_figures(tmp_path, before, {"rows": 5})
+    assert json.loads((tmp_path / REPORT_FILE).read_text("utf-8")) == {"rows": 5}
+    assert {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in (FIGURES_FILE, REPORT_FILE)} == {0o600}
     assert figures_before(tmp_path) == before
     assert changes_between(before, figures_of(tmp_path)) == Changes((), (), is_same=True)
     other = [("1000000001", "female", "62", "1950-03-02", "I21;J45"), *PEOPLE[1:]]
@@ -82,7 +85,7 @@ def test_figures_say_what_changed_and_whether_by_much(tmp_path: Path) -> None:
 def test_only_published_codes_are_kept(tmp_path: Path) -> None:
     """What is no code may be a name."""
     figures = figures_of(tmp_path, [("1", "Ada Lovelace", "x", "y", "I21;Lovelace")])
-    keep_figures(tmp_path, figures)
+    keep_figures(tmp_path, figures, {})
     assert b"Lovelace" not in (tmp_path / FIGURES_FILE).read_bytes()
     assert figures.tables["people"].columns["diagnosis"].codes == ("I21",)
 
