@@ -33,7 +33,7 @@ from broker_common.errors import BrokerError, RefusedError
 from broker_common.heap import share_one_heap
 from broker_common.language import phrase, phrase_of, said
 from broker_common.load_commands import changes_json, changes_since, check_option, load_text, rejections_json
-from broker_common.privacy.delays import declared_at_least, least_forward_delay_ms
+from broker_common.privacy.delays import declared_at_least
 from broker_common.privacy.policy import Policy
 from broker_common.rpc.handshake_log import noting_refused_connections
 from broker_common.rpc.server import run_node
@@ -50,6 +50,7 @@ from health_node.node import verify_fits
 from health_node.opening import HealthHome
 from health_node.people_store import Figures, read_figures
 from health_node.roster_book import RosterBook, SentRoster
+from health_node.tables import Declared
 
 _FIRST_RELEASE = "first"
 _PEERS: tuple[Role, ...] = ("researcher", "census")
@@ -139,7 +140,7 @@ def load(
         "rejected": rejected.count,
         "rejections": rejections_json(rejected),
         "places": opened.config.places,
-        "least_forward_delay_ms": least_forward_delay_ms(opened.config.places),
+        "least_forward_delay_ms": report.declared.least_forward_delay_ms,
         "policy": problem,
         "rejections_file": str(watch.report.path),
         "changed": changes_json(changes),
@@ -212,7 +213,7 @@ def status(home: Path, as_json: bool) -> None:
     opened = HealthHome(home)
     with opened.journal() as journal:
         figures = _figures_in_force(opened, journal)
-        policy = _policy_fits(opened, figures.places)
+        policy = _policy_fits(opened, figures.declared)
         with journal.reading() as state:
             roster = RosterBook(journal.db).get(state.load)
             dictionary = state.dictionaries.get(state.load, "")
@@ -226,7 +227,7 @@ def status(home: Path, as_json: bool) -> None:
                 "log_size": state.size,
                 "people": figures.people,
                 "places": figures.places,
-                "least_forward_delay_ms": least_forward_delay_ms(figures.places),
+                "least_forward_delay_ms": figures.declared.least_forward_delay_ms,
                 "policy": policy,
                 "roster": _roster_json(roster),
                 "linkage": state.linkage,
@@ -259,13 +260,13 @@ def _roster_text(roster: SentRoster | None) -> str:
     return said(texts.ROSTER_SENT, number=roster.number, time=instant(roster.acknowledged_ms))
 
 
-def _policy_fits(opened: HealthHome, places: int) -> str:
-    """Why the census policy does not fit the places, or could not be asked; empty where it fits."""
+def _policy_fits(opened: HealthHome, declared: Declared) -> str:
+    """Why the census policy does not fit what was declared, or could not be asked; empty where it fits."""
     policy, problem = _asked_policy(opened)
     if policy is None:
         return problem
     try:
-        verify_fits(policy, places)
+        verify_fits(policy, declared)
     except RefusedError as error:
         return phrase_of(error, with_hint=True)
     return ""

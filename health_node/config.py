@@ -9,7 +9,9 @@ from msgspec import Meta, Struct, field
 from broker_common.dashboard.config import DashboardConfig
 from broker_common.logs import LogFormat
 from broker_common.privacy.delays import DECLARED_STEP
+from broker_common.query.dictionary import Dictionary
 from broker_common.storage.registration import Identifier, LogName
+from health_node.tables import Declared, declared_of
 
 
 class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -95,6 +97,13 @@ class HealthConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     # about size that anybody else sees follows from it (what criteria may cost, which delays the policy needs), never from how
     # many people are loaded. `init` writes a tenth more than there are.
     places: Annotated[int, Meta(ge=DECLARED_STEP, le=2**31, multiple_of=DECLARED_STEP)] = 524_288
+    # The most rows that a load may hold of each table: of events by its name, of a column of several values with more than 64
+    # codes by the column's, and where people are linked by household of "people". Multiples of 524,288, which is also what a
+    # table has that is not named. Like `places`, all that anybody else sees follows from them, and they take effect with the
+    # next load.
+    rows: dict[str, Annotated[int, Meta(ge=DECLARED_STEP, le=2**31, multiple_of=DECLARED_STEP)]] = field(
+        default_factory=dict
+    )
     # [census], see below.
     census: CensusPeer
     # Host and port to listen on.
@@ -111,3 +120,11 @@ class HealthConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     limits: LimitConfig = field(default_factory=LimitConfig)
     # [dashboard], see below.
     dashboard: DashboardConfig = field(default_factory=DashboardConfig)
+
+    def declared(self, dictionary: Dictionary) -> Declared:
+        """What a load under this dictionary may hold.
+
+        Raises:
+            InvalidRequestError: CONFIG_INVALID, DICTIONARY_UNUSABLE.
+        """
+        return declared_of(dictionary, self.places, self.rows)

@@ -1,8 +1,13 @@
-"""Loading people: from a CSV or Parquet source to a people store, checked row by row and replaced whole.
+"""Loading people: from the sources of a plan to a people store, checked row by row and replaced whole.
 
-A row is loaded with all its values or not at all. A row without a health card cannot be linked and is left out, counted
-apart from the rows that are wrong. Of several rows with one card the first stays. The card itself becomes a pseudonym
-here and is kept nowhere. People are held in arrays, about 65 bytes each and at most 100 while they are sorted, so that a province fits in memory.
+A row is loaded with all its values or not at all. A row without an id cannot be linked and is left out, counted apart from
+the rows that are wrong. Of several rows of people with one id the first stays; where a place is a household, all stay: they
+are its members. An event belongs to whoever has its id; one whose id nobody has is counted apart as well. The id itself
+becomes a pseudonym here and is kept nowhere.
+
+Memory: people are held in arrays, about 65 bytes each and at most 100 while they are sorted, so that a province fits, and 4
+bytes for each value in a long list, 12 while these are sorted; events are not held, but sorted through a file beside the store
+(`sorting`): some 300 MB, 28 bytes for each place, and a file of 4 bytes an event and what its columns take.
 
 What a faulty file or row is, is decided by the sources in `broker_common.storage` and by `source_values`; how people are
 stored, by `people_store`. Until the last step the people loaded before stay in force.
@@ -10,24 +15,46 @@ stored, by `people_store`. Until the last step the people loaded before stay in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from broker_common.crypto.id_forms import parse_ids
 from broker_common.crypto.linkage import LinkageChain
-from broker_common.errors import InvalidRequestError
+from broker_common.errors import InternalError
 from broker_common.privacy.delays import declared_for
-from broker_common.query.dictionary import Dictionary
-from broker_common.storage.source import Chunk, Progress, RejectedRows, ascending_without_repeats
-from broker_common.storage.source_plan import SourcePlan
-from broker_common.storage.source_values import ColumnReader, GrowingArray, Values
+from broker_common.query.dictionary import Column, Dictionary, EventTable
+from broker_common.storage.source import (
+    Chunk,
+    Progress,
+    RejectedRows,
+    ascending_order,
+    ascending_without_repeats,
+    refuse,
+)
+from broker_common.storage.source_plan import LINKED_ID, SourcePlan
+from broker_common.storage.source_values import ColumnReader, GrowingArray, ListReader, Values, is_list
+from health_node.encoding import Encoding
 from health_node.people_store import People, replace_people_store
+from health_node.sorting import Sorter
+from health_node.tables import MEMBERS, Declared, Rows, Table, offsets_of, small_columns
 
-HEALTH_CARD_COLUMN: Final = "health_card"
-"""The column of the source that becomes the pseudonym, and no other thing."""
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EventReport:
+    """For the health operator: rows == loaded + without_card + of_nobody + rejected.count."""
+
+    rows: int
+    loaded: int
+    without_card: int
+    # Whose id nobody has among the people.
+    of_nobody: int
+    rejected: RejectedRows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,8 +63,13 @@ class LoadReport:
 
     rows: int
     loaded: int
+    # As many as were loaded, or fewer where several people live at one.
+    places: int
     without_card: int
     rejected: RejectedRows
+    # By name of the table.
+    events: Mapping[str, EventReport]
+    declared: Declared
 
 
 def load_people(
@@ -46,78 +78,206 @@ def load_people(
     linkage: LinkageChain,
     *,
     dictionary: Dictionary,
-    places: int,
+    declared: Declared,
     progress: Progress | None = None,
     max_rejected: int | None = None,
 ) -> LoadReport:
-    """Load the people of a plan into a store that takes the place of `store_path`. At most `places` people fit.
+    """Load the sources of a plan into a store that takes the place of `store_path`, if they fit what was declared.
 
     Raises:
         InvalidRequestError: LOAD_REFUSED; the old store stands.
         InternalError: STORE_FAILED; the old store stands.
     """
     incoming = _Incoming(linkage, dictionary)
-    source = plan.people(dictionary.columns)
-    for chunk in source.chunks(incoming.rejected, progress=progress):
+    for chunk in plan.people(dictionary.columns).chunks(incoming.rejected, progress=progress):
         incoming.add(chunk)
-    people = incoming.people()
-    rejected = incoming.rejected
-    rows = people.size + incoming.without_card + rejected.count
+    people = incoming.people(declared)
+    rejected, loaded = incoming.rejected, incoming.loaded
+    rows = loaded + incoming.without_card + rejected.count
     rejected.verify_few(rows, max_rejected)
-    if not people.size:
-        raise InvalidRequestError(
-            "LOAD_REFUSED", problem="none of its rows can be linked", remedy="Rows need a health_card."
+    if not loaded:
+        refuse("none of its rows can be linked", f"Rows need a {LINKED_ID}.")
+    _verify_fit(people.size, "places", declared.places, "")
+    for name, rows_of in people.tables.items():
+        _verify_fit(rows_of.count, name, rows_of.declared, " under [rows]")
+    reports: dict[str, EventReport] = {}
+    with _writing(), ExitStack() as open_files:
+        tables = dict(people.tables)
+        for table in dictionary.events:
+            events = open_files.enter_context(_Events(table, people, linkage, store_path.parent))
+            reports[table.name] = events.read(plan, progress, max_rejected)
+            tables[table.name] = events.rows(declared.tables[table.name])
+        people = replace(people, tables=tables)
+        replace_people_store(store_path, people, dictionary, places=declared.places)
+    return LoadReport(rows, loaded, people.size, incoming.without_card, rejected, reports, declared)
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    """Sources say themselves what is wrong with reading them: any other failure is one of writing."""
+    try:
+        yield
+    except OSError as error:
+        raise InternalError("STORE_FAILED") from error
+
+
+def _verify_fit(count: int, name: str, declared: int, where: str) -> None:
+    if count > declared:
+        what = "people" if name == "places" else f"rows of {name}"
+        refuse(
+            f"it has {count} {what}, and {declared} {name if name == 'places' else 'rows'} are declared",
+            f"Set {name} to {declared_for(count)} or more{where} in config.toml, then load it again.",
         )
-    if people.size > places:
-        raise InvalidRequestError(
-            "LOAD_REFUSED",
-            problem=f"it has {people.size} people, and {places} places are declared",
-            remedy=f"Set places to {declared_for(people.size)} or more in config.toml, then load it again.",
-        )
-    replace_people_store(store_path, people, dictionary, places=places)
-    return LoadReport(rows, people.size, incoming.without_card, rejected)
 
 
-class _Incoming:
-    """The rows read so far, in the order of the file."""
+class _Linked:
+    """Reads the ids and columns of chunks, row by row, and counts what is left out."""
 
-    def __init__(self, linkage: LinkageChain, dictionary: Dictionary) -> None:
+    def __init__(self, linkage: LinkageChain, columns: Sequence[Column]) -> None:
         self.rejected = RejectedRows()
         self.without_card = 0
         self._linkage = linkage
-        self._readers = {column.name: ColumnReader(column) for column in dictionary.columns}
-        self._pseudonyms: GrowingArray[np.uint64] = GrowingArray(np.dtype(">u8"))
-        self._lines: GrowingArray[np.uint32] = GrowingArray(np.dtype(np.uint32))
-        self._columns: dict[str, GrowingArray[np.int32] | GrowingArray[np.uint64]] = {
-            column.name: GrowingArray(np.dtype(np.uint64)) if column.multi_valued else GrowingArray(np.dtype(np.int32))
-            for column in dictionary.columns
-        }
+        self._readers = {column.name: ColumnReader(column) for column in columns if not is_list(column)}
+        self._lists = {column.name: ListReader(column) for column in columns if is_list(column)}
+        self.values: dict[str, Values] = {}
+        self.listed: dict[str, tuple[NDArray[np.int64], NDArray[np.int32]]] = {}
 
-    def add(self, chunk: Chunk) -> None:
-        values: dict[str, Values] = {}
+    def read(self, chunk: Chunk) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
+        """Pseudonyms and lines of the rows that are to be loaded; the values of these are in `values` and `listed` then."""
         wrong: dict[int, str] = {}
         for name, reader in self._readers.items():
-            values[name], problems = reader.read(chunk.columns[name])
+            self.values[name], problems = reader.read(chunk.columns[name])
             wrong = problems | wrong
-        cards, problems = parse_ids(chunk.columns[HEALTH_CARD_COLUMN], self._linkage.form)
-        has_card = np.fromiter(map(bool, chunk.columns[HEALTH_CARD_COLUMN]), np.bool_, len(cards))
+        for name, lists in self._lists.items():
+            counts, flat, problems = lists.read(chunk.columns[name])
+            self.listed[name] = counts, flat
+            wrong = problems | wrong
+        texts = chunk.columns[LINKED_ID]
+        ids, problems = parse_ids(texts, self._linkage.form)
+        has_card = np.fromiter(map(bool, texts), np.bool_, len(texts))
         self.without_card += int(np.count_nonzero(~has_card))
         problems = {at: problem for at, problem in wrong.items() if has_card[at]} | problems
         for at in sorted(problems):
             self.rejected.add(chunk.lines[at], problems[at])
         has_card[list(problems)] = False
         kept = np.flatnonzero(has_card)
-        self._pseudonyms.add(self._linkage.pseudonyms(cards[kept]).tobytes())
-        self._lines.add(np.array(chunk.lines, dtype=np.uint32)[kept])
-        for name, column in values.items():
-            self._columns[name].add(column[kept])
+        self.values = {name: values[kept] for name, values in self.values.items()}
+        self.listed = {
+            name: (counts[kept], flat[np.repeat(has_card, counts)]) for name, (counts, flat) in self.listed.items()
+        }
+        return self._linkage.pseudonyms(ids[kept]), np.array(chunk.lines, dtype=np.uint32)[kept]
 
-    def people(self) -> People:
-        """Everyone read, ascending by pseudonym; repeated cards are rejected. Can be called once."""
+
+class _Incoming:
+    """The rows of people read so far, in the order of the source."""
+
+    def __init__(self, linkage: LinkageChain, dictionary: Dictionary) -> None:
+        self.loaded = 0
+        self._linked = _Linked(linkage, dictionary.columns)
+        self._dictionary = dictionary
+        self._pseudonyms: GrowingArray[np.uint64] = GrowingArray(np.dtype(">u8"))
+        self._lines: GrowingArray[np.uint32] = GrowingArray(np.dtype(np.uint32))
+        self._columns: dict[str, GrowingArray[np.int32] | GrowingArray[np.uint64]] = {
+            column.name: GrowingArray(np.dtype(np.uint64)) if column.multi_valued else GrowingArray(np.dtype(np.int32))
+            for column in small_columns(dictionary)
+        }
+        lists = [column for column in dictionary.columns if is_list(column)]
+        self._counts = {column.name: GrowingArray(np.dtype(np.uint32)) for column in lists}
+        self._listed = {column.name: GrowingArray(np.dtype(np.int32)) for column in lists}
+
+    @property
+    def rejected(self) -> RejectedRows:
+        return self._linked.rejected
+
+    @property
+    def without_card(self) -> int:
+        return self._linked.without_card
+
+    def add(self, chunk: Chunk) -> None:
+        pseudonyms, lines = self._linked.read(chunk)
+        self._pseudonyms.add(pseudonyms.tobytes())
+        self._lines.add(lines)
+        for name, values in self._linked.values.items():
+            self._columns[name].add(values)
+        for name, (counts, flat) in self._linked.listed.items():
+            self._counts[name].add(counts)
+            self._listed[name].add(flat)
+
+    def people(self, declared: Declared) -> People:
+        """Everyone read, ascending by pseudonym, without events. Can be called once."""
         halves = self._pseudonyms.take().reshape(-1, 2)
         high, low = halves[:, 0].astype(np.uint64), halves[:, 1].astype(np.uint64)
         del halves
-        order = ascending_without_repeats(high, low, self._lines.take(), self.rejected)
-        high, low = high[order], low[order]
+        tables: dict[str, Rows] = {}
+        if self._dictionary.linkage == "household":
+            order = ascending_order(high, low)
+            high, low = high[order], low[order]
+            first = np.ones(len(order), np.bool_)
+            first[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
+            high, low = high[first], low[first]
+            begins = np.append(np.flatnonzero(first), len(order))
+            tables[MEMBERS] = Rows(begins, declared.tables[MEMBERS], lambda: ())
+        else:
+            order = ascending_without_repeats(high, low, self._lines.take(), self.rejected)
+            high, low = high[order], low[order]
+        self.loaded = len(order)
         # One by one: each column stands beside its ordered self, not all of them.
-        return People(high, low, {name: self._columns[name].take()[order] for name in self._readers})
+        columns = {name: column.take()[order] for name, column in self._columns.items()}
+        for name in self._listed:
+            tables[name] = self._list(name, order, declared.tables[name])
+        return People(high, low, columns, tables)
+
+    def _list(self, name: str, order: NDArray[np.intp], declared: int) -> Rows:
+        offsets = offsets_of(self._counts[name].take()).astype(np.uint32)
+        stored = Encoding.of(self._dictionary.column(name)).stored(self._listed[name].take())
+        return Table(offsets, {name: stored}, declared, belongs_to_place=False).reordered(order)
+
+
+class _Events:
+    """The rows of one event table, on their way to the people whose ids they have."""
+
+    def __init__(self, table: EventTable, people: People, linkage: LinkageChain, folder: Path) -> None:
+        """Rows wait in a file in `folder`."""
+        self._table = table
+        self._people = people
+        self._linked = _Linked(linkage, table.columns)
+        self._encodings = {column.name: Encoding.of(column) for column in table.columns}
+        kinds = {name: encoding.kind for name, encoding in self._encodings.items()}
+        self._sorter = Sorter(folder, people.size, kinds)
+
+    def read(self, plan: SourcePlan, progress: Progress | None, max_rejected: int | None) -> EventReport:
+        """Take all rows of the plan's source."""
+        linked, of_nobody = self._linked, 0
+        for chunk in plan.events(self._table).chunks(linked.rejected, progress=progress):
+            pseudonyms, _ = linked.read(chunk)
+            places, is_known = _places_of(pseudonyms, self._people)
+            of_nobody += int(np.count_nonzero(~is_known))
+            stored = {name: self._encodings[name].stored(values[is_known]) for name, values in linked.values.items()}
+            self._sorter.add(places[is_known], stored)
+        loaded = self._sorter.count
+        rows = loaded + linked.without_card + of_nobody + linked.rejected.count
+        linked.rejected.verify_few(rows, max_rejected)
+        return EventReport(rows, loaded, linked.without_card, of_nobody, linked.rejected)
+
+    def rows(self, declared: int) -> Rows:
+        _verify_fit(self._sorter.count, self._table.name, declared, " under [rows]")
+        return self._sorter.rows(declared)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._sorter.close()
+
+
+def _places_of(pseudonyms: NDArray[np.uint8], people: People) -> tuple[NDArray[np.uint32], NDArray[np.bool_]]:
+    """The place of each pseudonym, and whether it has one."""
+    halves = pseudonyms.view(">u8").astype(np.uint64)
+    high, low = halves[:, 0], halves[:, 1]
+    places, last = np.searchsorted(people.high, high), people.size - 1
+    found = np.minimum(places, last)
+    # Two pseudonyms that share a first half hardly exist: those behind the first of them are looked for one by one.
+    for at in np.flatnonzero((people.high[found] == high) & (people.low[found] < low)).tolist():
+        same = people.low[places[at] : np.searchsorted(people.high, high[at], "right")]
+        found[at] = min(places[at] + int(np.searchsorted(same, low[at])), last)
+    return found.astype(np.uint32), (people.high[found] == high) & (people.low[found] == low)

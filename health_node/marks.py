@@ -1,9 +1,9 @@
 """From criteria to a sample as bits, drawn at a fraction and packed in roster order; and what that costs, known before.
 
 No minimum and no maximum by true size: refusing a small sample would tell a researcher its size exactly. Every place is
-looked at and drawn, so that the work follows from the criteria's text and the number of people, never from who matches.
+looked at and drawn, so that the work follows from the criteria's text and the number of people and rows, never from who matches.
 
-The price is in passes over one person (`cohort`), from the criteria's text and the declared places. What the forward delay does
+The price is in passes over one person or row (`cohort`), from the criteria's text and what was declared. What the forward delay does
 not pay for is refused when it is submitted: tuned criteria would otherwise leave at a later tick, and everybody behind them.
 """
 
@@ -20,8 +20,9 @@ from broker_common.query.condition import Condition
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.normal_form import count_terms
 from broker_common.stages import stage
-from health_node.cohort import Marks, compile_condition
+from health_node.cohort import Marks, compile_condition, counted_together
 from health_node.people_store import PEOPLE_IN_BLOCK, PeopleStore
+from health_node.tables import Declared
 
 
 def mark_sample(
@@ -46,16 +47,14 @@ def mark_sample(
 # which is done for everybody, as below. Each is written as passes of 0.05 ns, rounded up; the reserve is in `work_per_second`.
 _ALWAYS_PASSES = 6  # 0.2 to 0.25: a bit of each packed, hashed and sealed
 _DRAWING_PASSES = 60  # 2.6 to 2.9: 16 bytes of each encrypted and compared, where a fraction is drawn
+_SUMMING_PASSES = 2  # a bit of each row packed, and how many there are before each word
+_COUNTING_PASSES = 40  # for each owner of rows: how many of these are meant
+_SPREADING_PASSES = 30  # for each person at a place: what was found of the place
 
 
-def price(
-    condition: Condition,
-    fraction_millionths: int,
-    places: int,
-    dictionary: Dictionary,
-) -> int:
-    """Passes over people for one question."""
-    return places * (_base_passes(fraction_millionths) + compile_condition(condition, dictionary).passes)
+def price(condition: Condition, fraction_millionths: int, declared: Declared, dictionary: Dictionary) -> int:
+    """Passes over people and rows for one question."""
+    return _base_price(fraction_millionths, declared) + _price_of(condition, declared, dictionary)
 
 
 def verify_affordable(
@@ -63,7 +62,7 @@ def verify_affordable(
     fraction_millionths: int,
     dictionary: Dictionary,
     *,
-    places: int,
+    declared: Declared,
     policy: Policy,
     work_per_second: int,
 ) -> None:
@@ -73,13 +72,28 @@ def verify_affordable(
         InvalidRequestError: CRITERIA_TOO_DEAR.
     """
     budget = policy.forward_delay_ms * work_per_second // 1000
-    if not policy.release_tick_ms or price(condition, fraction_millionths, places, dictionary) <= budget:
+    if not policy.release_tick_ms or price(condition, fraction_millionths, declared, dictionary) <= budget:
         return
-    left = max(0, budget // places - _base_passes(fraction_millionths))
-    passes = compile_condition(condition, dictionary).passes
-    raise InvalidRequestError("CRITERIA_TOO_DEAR", terms=count_terms(condition) * left // passes)
+    left = max(0, budget - _base_price(fraction_millionths, declared))
+    terms = count_terms(condition) * left // _price_of(condition, declared, dictionary)
+    raise InvalidRequestError("CRITERIA_TOO_DEAR", terms=terms)
 
 
-def _base_passes(fraction_millionths: int) -> int:
-    """Passes that every question costs, whatever its criteria."""
-    return _ALWAYS_PASSES + (0 if fraction_millionths == WHOLE_MILLIONTHS else _DRAWING_PASSES)
+def _base_price(fraction_millionths: int, declared: Declared) -> int:
+    """What every question costs, whatever its criteria."""
+    drawing = 0 if fraction_millionths == WHOLE_MILLIONTHS else _DRAWING_PASSES
+    members = declared.people * _SUMMING_PASSES + declared.places * _COUNTING_PASSES if declared.by_household else 0
+    return declared.places * (_ALWAYS_PASSES + drawing) + members
+
+
+def _price_of(condition: Condition, declared: Declared, dictionary: Dictionary) -> int:
+    predicate = compile_condition(condition, dictionary)
+    price = declared.people * predicate.passes
+    for countings in counted_together(predicate):
+        where = countings[0].where
+        if where is not None:
+            price += declared.tables[countings[0].table] * (where.passes + _SUMMING_PASSES)
+        price += declared.people * _COUNTING_PASSES
+        if declared.by_household:
+            price += declared.people * _SPREADING_PASSES * len(countings)
+    return price

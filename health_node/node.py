@@ -54,6 +54,7 @@ from health_node.marks import mark_sample, verify_affordable
 from health_node.people_store import PeopleStore, stored_dictionary
 from health_node.questions import KeptQuestion, Questions
 from health_node.roster_book import RosterBook
+from health_node.tables import Declared
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ class HealthNode:
     def verify(self, request: health_service_pb2.SubmitRequest, caller: str, policy: Policy) -> VerifiedTicket:
         """Every check of a question that needs no record: ticket, dictionary, policy, criteria, commitment, price, in this order.
 
-        SECURITY: of the load only the places are looked at that were declared for it, never how many people it holds.
+        SECURITY: of the load only what was declared for it is looked at, never how many people or events it holds.
 
         Raises:
             InvalidRequestError, RefusedError: the first check that fails.
@@ -123,15 +124,15 @@ class HealthNode:
         with self.journal.reading() as state:
             known = state.tickets.get(ticket.hash.hex())
             dictionary = self._dictionary_of(state, state.load if known is None else known.submission.load)
-        places = None
+        declared = None
         # A ticket that was accepted once goes on to its end, whatever has expired or changed meanwhile.
         if known is None:
             # Early, and by this clock: whether a ticket has expired is decided by the census node, whose quote it is, and
             # whose log may be ahead. Only here a clock that was wrong once must not refuse everything for as long.
             ticket.verify_unexpired(self.clock())
             ticket.verify_policy(policy.hash)
-            places = self._places()
-            verify_fits(policy, places)
+            declared = self._declared()
+            verify_fits(policy, declared)
             if policy.linkage != dictionary.linkage:
                 # SECURITY: the census agency would charge others than those of whom a record decides.
                 raise RefusedError("LINKAGE_MISMATCH")
@@ -143,12 +144,12 @@ class HealthNode:
             commit_criteria(request.criteria_nonce, canonical_bytes(condition)),
             subject="criteria",
         )
-        if places is not None:
+        if declared is not None:
             verify_affordable(
                 condition,
                 ticket.body.fraction_millionths,
                 dictionary,
-                places=places,
+                declared=declared,
                 policy=policy,
                 work_per_second=self._work_per_second,
             )
@@ -275,12 +276,12 @@ class HealthNode:
         with self.journal.reading() as state:
             return state.load
 
-    def _places(self) -> int:
-        """How many people were declared for the load in force; none where nothing is loaded."""
+    def _declared(self) -> Declared:
+        """What was declared for the load in force; nothing where none is."""
         while True:
             load = self.load_in_force()
             try:
-                return self._store(load).places if load else 0
+                return self._store(load).declared if load else Declared(0)
             except (InternalError, RefusedError):
                 # Another load took its place meanwhile, and nobody needs its file any more.
                 if load == self.load_in_force():
@@ -401,13 +402,13 @@ def _verify_not_refused(known: AcceptedTicket, ticket: VerifiedTicket) -> None:
         raise error_for(known.refused, {"scale": str(ticket.body.scale)})
 
 
-def verify_fits(policy: Policy, places: int) -> None:
-    """Return only if the policy's delays cover a sample of so many places.
+def verify_fits(policy: Policy, declared: Declared) -> None:
+    """Return only if the policy's delays cover a sample of so many places, people and events.
 
     Raises:
         RefusedError: POLICY_TOO_NARROW.
     """
-    least = too_short(policy, places)
+    least = too_short(policy, max(declared.places, declared.people), events=declared.events)
     if least:
         raise RefusedError(
             "POLICY_TOO_NARROW",

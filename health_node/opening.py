@@ -29,13 +29,13 @@ from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import CardExchange, KnownPeers, renew
 from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source import Progress
-from broker_common.storage.source_plan import PlainPlan, SourcePlan, plan_for
+from broker_common.storage.source_plan import LINKED_ID, PlainPlan, SourcePlan, plan_for
 from broker_common.storage.witnessing import CosignedNotes
 from broker_common.tlog.health_state import HealthState
 from health_node.census_link import CensusLink, fetch_policy
 from health_node.cohort_figures import CohortBands
 from health_node.config import HealthConfig
-from health_node.loading import HEALTH_CARD_COLUMN, LoadReport, load_people
+from health_node.loading import LoadReport, load_people
 from health_node.node import HealthNode, SamplingKeys, forget_old_loads, verify_fits
 from health_node.questions import Questions
 from health_node.relinking import relink_people, reload_people
@@ -94,20 +94,20 @@ class HealthHome(AgencyHome[HealthState]):
         """
         noting = contextlib.nullcontext() if check else self.home.noting_refused_load()
         with noting, self.journal() as journal, self.loads.loading(os.urandom) as load:
-            if policy is not None:
-                verify_fits(policy, self.config.places)
             with journal.reading() as state:
                 in_force, dictionary = state.linkage, self.dictionaries.newest(state)
+            declared = self.config.declared(dictionary)
             if policy is not None:
+                verify_fits(policy, declared)
                 verify_linkage(policy, dictionary.linkage)
             linkage = self.linkage_keys.chain_for_load(in_force, dictionary.id_form)
-            plan = plan_for(self.home.path, source, (HEALTH_CARD_COLUMN,), dictionary)
+            plan = plan_for(self.home.path, source, (LINKED_ID,), dictionary)
             report = load_people(
                 watch(plan) if watch is not None else plan,
                 self.loads.file(load),
                 linkage,
                 dictionary=dictionary,
-                places=self.config.places,
+                declared=declared,
                 progress=progress,
                 max_rejected=max_rejected,
             )
@@ -158,7 +158,7 @@ class HealthHome(AgencyHome[HealthState]):
                 source,
                 PlainPlan(people),
                 os.urandom,
-                places=self.config.places,
+                declared=self.config.declared,
                 progress=progress,
                 max_rejected=max_rejected,
             )

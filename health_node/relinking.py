@@ -6,10 +6,11 @@ pseudonyms carry no charges, takes the census agency's whole chain and loads its
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import RefusedError
+from broker_common.query.dictionary import Dictionary
 from broker_common.storage.dictionaries import Dictionaries
 from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import LinkageKeys, NextKey
@@ -21,7 +22,8 @@ from broker_common.tlog.health_state import HealthState
 from broker_common.values import Randomness
 from health_node.loading import LoadReport, load_people
 from health_node.node import forget_old_loads
-from health_node.people_store import People, PeopleStore, replace_people_store
+from health_node.people_store import PeopleStore, replace_people_store
+from health_node.tables import Declared
 
 
 def relink_people(
@@ -43,9 +45,9 @@ def relink_people(
         with PeopleStore(loads.file(replaced), dictionary, threads=engine_threads) as store:
             places = store.places
             rekeyed = rekey(*store.halves, added, progress)
-            columns = {name: store.column(name)[rekeyed.rows] for name in dictionary.names}
-        people = People(rekeyed.high, rekeyed.low, columns)
-        replace_people_store(loads.file(load), people, dictionary, places=places)
+            # While the store is open: the rows of its tables are read from it.
+            people = store.in_order(rekeyed.high, rekeyed.low, rekeyed.rows)
+            replace_people_store(loads.file(load), people, dictionary, places=places)
         return people.size
 
     return relink(
@@ -68,7 +70,7 @@ def reload_people(
     people: SourcePlan,
     randomness: Randomness,
     *,
-    places: int,
+    declared: Callable[[Dictionary], Declared],
     progress: Progress | None = None,
     max_rejected: int | None = None,
 ) -> tuple[RelinkReport, LoadReport]:
@@ -93,7 +95,7 @@ def reload_people(
             loads.file(load),
             chain,
             dictionary=dictionary,
-            places=places,
+            declared=declared(dictionary),
             progress=progress,
             max_rejected=max_rejected,
         )

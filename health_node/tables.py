@@ -23,13 +23,16 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from broker_common.errors import InvalidRequestError
+from broker_common.language import phrase
+from broker_common.privacy.delays import DECLARED_STEP, least_forward_delay_ms
 from broker_common.query.dictionary import Column, Dictionary
 from broker_common.storage.source_values import is_list
 from health_node.cohort import Counting, Predicate, Scratch
 from health_node.encoding import Stored
 
-MEMBERS: Final = ""
-"""The table of people where a place is a household; its columns are the people's. No event table has this name."""
+MEMBERS: Final = "people"
+"""The table of people where a place is a household; its columns are the people's."""
 
 Bits: TypeAlias = NDArray[np.uint8]
 """One bit for each person or place, the most significant first."""
@@ -56,8 +59,14 @@ class Shape:
 
 
 def shapes_of(dictionary: Dictionary) -> tuple[Shape, ...]:
-    """The tables that a store of this dictionary has, in the order in which they lie there."""
+    """The tables that a store of this dictionary has, in the order in which they lie there.
+
+    Raises:
+        InvalidRequestError: DICTIONARY_UNUSABLE, one of them has the name of the members of households.
+    """
     members = [Shape(MEMBERS, (), True)] if dictionary.linkage == "household" else []
+    if members and (MEMBERS in dictionary.names or dictionary.find_events(MEMBERS) is not None):
+        raise InvalidRequestError("DICTIONARY_UNUSABLE", column=MEMBERS, problem="has the name of the table of people")
     lists = [Shape(column.name, (column,), False) for column in dictionary.columns if is_list(column)]
     return (*members, *lists, *(Shape(table.name, table.columns, True) for table in dictionary.events))
 
@@ -76,6 +85,11 @@ class Declared:
     tables: Mapping[str, int] = field(default_factory=dict)
 
     @property
+    def by_household(self) -> bool:
+        """Whether a place is a household, in which any number of people live."""
+        return MEMBERS in self.tables
+
+    @property
     def people(self) -> int:
         return self.tables.get(MEMBERS, self.places)
 
@@ -83,6 +97,23 @@ class Declared:
     def events(self) -> int:
         """Rows of tables that are no people."""
         return sum(rows for name, rows in self.tables.items() if name != MEMBERS)
+
+    @property
+    def least_forward_delay_ms(self) -> int:
+        return least_forward_delay_ms(max(self.places, self.people), self.events)
+
+
+def declared_of(dictionary: Dictionary, places: int, rows: Mapping[str, int]) -> Declared:
+    """What an operator declares; a table that `rows` says nothing of has a step.
+
+    Raises:
+        InvalidRequestError: CONFIG_INVALID, there is no such table.
+    """
+    tables = [shape.name for shape in shapes_of(dictionary)]
+    if unknown := sorted(rows.keys() - set(tables)):
+        problem = phrase("[rows] names {unknown}, which is no table of the dictionary", unknown=unknown[0])
+        raise InvalidRequestError("CONFIG_INVALID", file="config.toml", problem=problem)
+    return Declared(places, {name: rows.get(name, DECLARED_STEP) for name in tables})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,6 +20,7 @@ from broker_common.storage.source_plan import PlainPlan
 from census_node.registry.loading import id_columns, read_registry
 from deploy.synthetic.population import write_sources
 from health_node.loading import load_people
+from health_node.tables import Declared
 
 __all__ = ["LOADED", "REFUSED", "WRITINGS", "write_all"]
 
@@ -65,7 +66,12 @@ def load(role: str, path: Path) -> str:
             _verify_report(counted.rows, counted.linked + counted.without_card, counted.rejected)
         else:
             report = load_people(
-                PlainPlan(path), store, _LINKAGE, dictionary=HEALTH_DICTIONARY, places=_PEOPLE, max_rejected=_PEOPLE
+                PlainPlan(path),
+                store,
+                _LINKAGE,
+                dictionary=HEALTH_DICTIONARY,
+                declared=Declared(_PEOPLE),
+                max_rejected=_PEOPLE,
             )
             _verify_report(report.rows, report.loaded + report.without_card, report.rejected)
     except BrokerError as error:

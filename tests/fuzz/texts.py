@@ -16,6 +16,7 @@ import numpy as np
 import tomli_w
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from fakes import event_worlds
 from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY, STAYS
 from fakes.obvious_criteria import ObviousPerson, meets
 from fakes.registries import made_names
@@ -55,6 +56,7 @@ from broker_common.storage.dictionary_file import dictionary_toml, parse_diction
 from broker_common.storage.home import Home
 from broker_common.storage.source import RejectedRows, verify_names
 from broker_common.storage.source_plan import PlainPlan
+from broker_common.storage.source_values import ListReader
 from broker_common.values import base64_text, parse_base64
 from census_node.config import CensusConfig
 from census_node.registry.loading import id_columns, read_registry
@@ -63,6 +65,8 @@ from health_node.config import HealthConfig
 from health_node.encoding import Encoding, Stored
 from health_node.loading import load_people
 from health_node.marks import price, verify_affordable
+from health_node.people_store import PeopleStore
+from health_node.tables import Declared, declared_of
 from researcher_node.asking import parse_fraction
 from researcher_node.config import ResearcherConfig
 from researcher_node.selection import parse_since, parse_until
@@ -155,14 +159,14 @@ def verify_condition(condition: Condition) -> None:
         compile_condition(each, HEALTH_DICTIONARY).mark(_few_people(), found, Scratch(_FEW))
     require(bool((marks[0] ^ marks[1]).all()), "everybody is meant by a condition or by its negation")
     require(
-        price(condition, 1, 2, HEALTH_DICTIONARY)
-        == 2 * price(condition, 1, 1, HEALTH_DICTIONARY)
-        > 2 * price(condition, 1_000_000, 1, HEALTH_DICTIONARY)
+        price(condition, 1, Declared(2), HEALTH_DICTIONARY)
+        == 2 * price(condition, 1, Declared(1), HEALTH_DICTIONARY)
+        > 2 * price(condition, 1_000_000, Declared(1), HEALTH_DICTIONARY)
         > 0,
         "it has a price",
     )
     try:
-        verify_affordable(condition, 1, HEALTH_DICTIONARY, places=1, policy=_TICKING, work_per_second=1000)
+        verify_affordable(condition, 1, HEALTH_DICTIONARY, declared=Declared(1), policy=_TICKING, work_per_second=1000)
     except InvalidRequestError as error:
         require(error.code == "CRITERIA_TOO_DEAR", "it is too dear, or is asked")
         require(0 <= int(error.details["terms"]) < count_terms(condition), "fewer terms would do")
@@ -673,11 +677,53 @@ def _parse_health_source(data: bytes) -> None:
     path, store = fresh_path(".csv"), fresh_path(".people")
     path.write_bytes(data)
     try:
-        report = load_people(PlainPlan(path), store, _LINKAGE, dictionary=HEALTH_DICTIONARY, places=DECLARED_STEP)
+        report = load_people(
+            PlainPlan(path),
+            store,
+            _LINKAGE,
+            dictionary=HEALTH_DICTIONARY,
+            declared=Declared(DECLARED_STEP),
+        )
         require(report.rows == report.loaded + report.without_card + report.rejected.count, "every row is counted once")
     finally:
         path.unlink()
         store.unlink(missing_ok=True)
+
+
+def _parse_event_source(data: bytes) -> None:
+    """People with long lists, and behind the first empty line their events."""
+    people, _, stays = data.partition(b"\n\n")
+    path = fresh_path(".csv")
+    events, store = path.with_name(f"{event_worlds.SMALL.events[0].name}.csv"), path.with_suffix(".people")
+    path.write_bytes(people + b"\n")
+    events.write_bytes(stays)
+    try:
+        report = load_people(
+            PlainPlan(path),
+            store,
+            event_worlds.CHAIN,
+            dictionary=event_worlds.SMALL,
+            declared=declared_of(event_worlds.SMALL, DECLARED_STEP, {}),
+        )
+        stay = report.events["stay"]
+        taken = stay.loaded + stay.of_nobody + stay.without_card + stay.rejected.count
+        require(stay.rows == taken, "every event is counted once")
+        with PeopleStore(store, event_worlds.SMALL, threads=1) as read:
+            require(read.declared.tables.keys() == {"code", "stay"}, "a store has the tables of its dictionary")
+            require(read.size == report.places == report.loaded, "everybody is in the store")
+    finally:
+        path.unlink()
+        events.unlink()
+        store.unlink(missing_ok=True)
+
+
+def _event_source_seeds() -> dict[str, bytes]:
+    people, stays = b"health_card,age,code\nA,1,c1;c64\nB,2,\n", b"health_card,days\nB,1\nA,2\nb,\nZ,3\n"
+    return {
+        "events": people + b"\n" + stays,
+        "wrong": people + b"C,3,c65\nA,1,c2\n\n" + stays + b"A,100\n,4\n",
+        "bad none": people + b"\n" + b"health_card,days\n",
+    }
 
 
 def _census_source_seeds() -> dict[str, bytes]:
@@ -965,6 +1011,14 @@ TARGETS: Mapping[str, Target[Any]] = {
         seeds=_health_source_seeds,
         codes=frozenset({"LOAD_REFUSED"}),
         words=(b",", b'"', b";", b"\r\n", b"\0", b"\xff", b"stroke", b"2010-02-29", _CARD.encode(), b"-2147483648"),
+        mutations=120,
+    ),
+    "event source": Target(
+        parse=_parse_event_source,
+        covers=(load_people, ListReader.read),
+        seeds=_event_source_seeds,
+        codes=frozenset({"LOAD_REFUSED"}),
+        words=(b",", b'"', b";", b"\n\n", b"\r\n", b"\0", b"\xff", b"c64", b"health_card", b"A"),
         mutations=120,
     ),
 }

@@ -21,6 +21,7 @@ from census_node.ledger.subjects import Cards
 from census_node.registry.loading import id_columns, read_registry
 from deploy.synthetic.population import write_sources
 from health_node.loading import load_people
+from health_node.tables import Declared
 
 LINKAGE = LinkageChain([LinkageKey(bytes(range(32)))])
 POPULATION = 3000
@@ -39,7 +40,7 @@ def load_health(
         store,
         LINKAGE,
         dictionary=HEALTH_DICTIONARY,
-        places=DECLARED_STEP,
+        declared=Declared(DECLARED_STEP),
         max_rejected=max_rejected,
         progress=progress,
     )

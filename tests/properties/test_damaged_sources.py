@@ -17,10 +17,11 @@ from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import InvalidRequestError
 from broker_common.storage.source import published
 from broker_common.storage.source_kinds import open_source
-from broker_common.storage.source_plan import PlainPlan
+from broker_common.storage.source_plan import LINKED_ID, PlainPlan
 from census_node.registry.loading import id_columns, read_registry
 from deploy.synthetic.population import write_sources
-from health_node.loading import HEALTH_CARD_COLUMN, _Incoming
+from health_node.loading import _Incoming
+from health_node.tables import Declared
 
 LINKAGE = LinkageChain([LinkageKey(bytes(range(32)))])
 POPULATION = 60
@@ -102,11 +103,9 @@ damages = st.lists(
 def load_health(path: Path) -> int:
     """How many people are read, without the store, which is not what is damaged."""
     incoming = _Incoming(LINKAGE, HEALTH_DICTIONARY)
-    for chunk in open_source(path, published((HEALTH_CARD_COLUMN,), HEALTH_DICTIONARY.columns)).chunks(
-        incoming.rejected
-    ):
+    for chunk in open_source(path, published((LINKED_ID,), HEALTH_DICTIONARY.columns)).chunks(incoming.rejected):
         incoming.add(chunk)
-    return incoming.people().size
+    return incoming.people(Declared(POPULATION)).size
 
 
 def load_census(path: Path) -> int:

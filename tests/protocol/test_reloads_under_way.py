@@ -32,6 +32,7 @@ from census_node.registry.registry import counted
 from health_node import node as health_node
 from health_node.people_store import PeopleStore
 from health_node.rosters import RosterSender
+from health_node.tables import Declared
 
 PEOPLE, OTHER_PEOPLE = 400, 150
 NEW_RELEASE = "2016"
@@ -360,8 +361,8 @@ def test_store_that_is_removed_while_it_is_looked_up_is_not_missed(
     loads = iter(["before", in_force, in_force])
     monkeypatch.setattr(node, "load_in_force", lambda: next(loads))
     monkeypatch.setattr(node, "_store", removed)
-    assert node._places() == world.places
+    assert node._declared() == Declared(world.places)
     # One that is missing although it is in force is.
     monkeypatch.setattr(node, "load_in_force", lambda: "before")
     with pytest.raises(BrokerError, match=code):
-        node._places()
+        node._declared()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from fakes.dictionaries import HEALTH_DICTIONARY
 
+from broker_common.storage.source_plan import LINKED_ID
 from deploy.synthetic import codes
 from deploy.synthetic.population import HEALTH_COLUMNS
-from health_node.loading import HEALTH_CARD_COLUMN
 
 
 @pytest.mark.parametrize(
@@ -26,8 +26,8 @@ def test_codes_cover_the_synthetic_source(column: str, published: codes.Codes) -
 
 def test_columns_are_those_of_the_source_without_the_card() -> None:
     """Everything in the source can be asked for, except who somebody is."""
-    assert {HEALTH_CARD_COLUMN, *HEALTH_DICTIONARY.names} == set(HEALTH_COLUMNS)
-    assert HEALTH_DICTIONARY.find(HEALTH_CARD_COLUMN) is None
+    assert {LINKED_ID, *HEALTH_DICTIONARY.names} == set(HEALTH_COLUMNS)
+    assert HEALTH_DICTIONARY.find(LINKED_ID) is None
 
 
 def test_only_diagnoses_and_procedures_have_several_values() -> None:

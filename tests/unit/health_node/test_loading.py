@@ -19,7 +19,8 @@ from broker_common.storage.source_plan import PlainPlan
 from deploy.synthetic.population import write_sources
 from health_node import people_store
 from health_node.loading import LoadReport, load_people
-from health_node.people_store import PeopleStore
+from health_node.people_store import PeopleStore, read_figures
+from health_node.tables import Declared
 
 KEY = LinkageChain([LinkageKey(bytes(range(32)))])
 HEADER = (
@@ -54,7 +55,7 @@ def load(
         directory / "store.people",
         KEY,
         dictionary=HEALTH_DICTIONARY,
-        places=places,
+        declared=Declared(places),
         max_rejected=max_rejected,
     )
 
@@ -232,7 +233,7 @@ def test_disk_that_takes_no_more_leaves_the_old_store(tmp_path: Path) -> None:
                 tmp_path / "store.people",
                 KEY,
                 dictionary=HEALTH_DICTIONARY,
-                places=DECLARED_STEP,
+                declared=Declared(DECLARED_STEP),
             )
         assert caught.value.code == "STORE_FAILED"
         assert selected(tmp_path, "age = 61") == [KEY.pseudonym(card(1))]
@@ -280,7 +281,7 @@ def test_synthetic_source_loads_fully(tmp_path: Path) -> None:
         tmp_path / "store.people",
         KEY,
         dictionary=HEALTH_DICTIONARY,
-        places=DECLARED_STEP,
+        declared=Declared(DECLARED_STEP),
         progress=lambda done, total: reported.append((done, total)),
     )
     assert report.rejected.first == ()
@@ -305,7 +306,7 @@ def test_the_longest_code_lists_that_fit_are_loaded_and_found(tmp_path: Path, co
     dictionary, last = procedures(codes, multi_valued=multi_valued), codes - 1
     source, store = tmp_path / "people.csv", tmp_path / "store.people"
     source.write_text(f"health_card,procedure\n{card(1)},p0\n{card(2)},p{last}\n{card(3)},\n", encoding="utf-8")
-    load_people(PlainPlan(source), store, KEY, dictionary=dictionary, places=DECLARED_STEP)
+    load_people(PlainPlan(source), store, KEY, dictionary=dictionary, declared=Declared(DECLARED_STEP))
     with PeopleStore(store, dictionary) as opened:
         found = [
             samples.selected(opened, parse_condition(f"procedure = 'p{at}'", dictionary)).tobytes() for at in (0, last)
@@ -313,15 +314,14 @@ def test_the_longest_code_lists_that_fit_are_loaded_and_found(tmp_path: Path, co
     assert found == [KEY.pseudonym(card(1)), KEY.pseudonym(card(2))]
 
 
-def test_the_65th_code_of_a_column_of_several_values_is_refused_by_name(tmp_path: Path) -> None:
-    """Before the file is read, with the column, its codes and the limit; it was an error that nobody had foreseen."""
-    with pytest.raises(InvalidRequestError) as caught:
-        load_people(
-            PlainPlan(tmp_path / "none.csv"),
-            tmp_path / "store.people",
-            KEY,
-            dictionary=procedures(65, multi_valued=True),
-            places=DECLARED_STEP,
-        )
-    assert caught.value.code == "DICTIONARY_UNUSABLE"
-    assert "'procedure' has 65 codes; a column of several values can have 64" in caught.value.text
+def test_more_codes_than_a_mask_has_bits_are_a_list(tmp_path: Path) -> None:
+    """From the 65th on; until there were lists, nothing was loaded then."""
+    dictionary = procedures(65, multi_valued=True)
+    source, store = tmp_path / "people.csv", tmp_path / "store.people"
+    source.write_text(f"health_card,procedure\n{card(1)},p0;p64\n{card(2)},p63\n{card(3)},\n", encoding="utf-8")
+    declared = Declared(DECLARED_STEP, {"procedure": DECLARED_STEP})
+    load_people(PlainPlan(source), store, KEY, dictionary=dictionary, declared=declared)
+    assert read_figures(store, dictionary).tables["procedure"].rows == 3
+    with PeopleStore(store, dictionary) as opened:
+        found = samples.selected(opened, parse_condition("procedure = 'p0' and procedure = 'p64'", dictionary))
+    assert found.tobytes() == KEY.pseudonym(card(1))

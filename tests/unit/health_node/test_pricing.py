@@ -15,6 +15,7 @@ from broker_common.query.normal_form import MAX_TERMS, count_terms
 from health_node.cohort import compile_condition
 from health_node.config import LimitConfig
 from health_node.marks import price, verify_affordable
+from health_node.tables import Declared
 
 WORK = LimitConfig().work_per_second
 ODD = ",".join(map(str, range(1, 10, 2)))
@@ -48,7 +49,12 @@ def test_ordinary_criteria_pass_at_the_usual_delays(population: int) -> None:
         for fraction in (WHOLE_MILLIONTHS, 500_000):
             policy = make_policy(tick_ms=250, delay_ms=delay_ms)
             verify_affordable(
-                of(ORDINARY), fraction, HEALTH_DICTIONARY, places=places, policy=policy, work_per_second=WORK
+                of(ORDINARY),
+                fraction,
+                HEALTH_DICTIONARY,
+                declared=Declared(places),
+                policy=policy,
+                work_per_second=WORK,
             )
 
 
@@ -59,25 +65,36 @@ def test_the_number_of_terms_that_would_do_does(population: int) -> None:
     policy = make_policy(tick_ms=250, delay_ms=least_forward_delay_ms(places))
     with pytest.raises(InvalidRequestError, match="CRITERIA_TOO_DEAR") as caught:
         verify_affordable(
-            dear(MAX_TERMS), WHOLE_MILLIONTHS, HEALTH_DICTIONARY, places=places, policy=policy, work_per_second=WORK
+            dear(MAX_TERMS),
+            WHOLE_MILLIONTHS,
+            HEALTH_DICTIONARY,
+            declared=Declared(places),
+            policy=policy,
+            work_per_second=WORK,
         )
     told = int(caught.value.details["terms"])
     assert 12 <= told < MAX_TERMS
     verify_affordable(
-        dear(told - told % 2), WHOLE_MILLIONTHS, HEALTH_DICTIONARY, places=places, policy=policy, work_per_second=WORK
+        dear(told - told % 2),
+        WHOLE_MILLIONTHS,
+        HEALTH_DICTIONARY,
+        declared=Declared(places),
+        policy=policy,
+        work_per_second=WORK,
     )
 
 
 def test_price_grows_with_places_terms_and_a_fraction() -> None:
     """Each of them alone makes it larger."""
-    assert price(of("age = 3"), WHOLE_MILLIONTHS, 2 * DECLARED_STEP, HEALTH_DICTIONARY) == 2 * price(
-        of("age = 3"), WHOLE_MILLIONTHS, DECLARED_STEP, HEALTH_DICTIONARY
+    assert price(of("age = 3"), WHOLE_MILLIONTHS, Declared(2 * DECLARED_STEP), HEALTH_DICTIONARY) == 2 * price(
+        of("age = 3"), WHOLE_MILLIONTHS, Declared(DECLARED_STEP), HEALTH_DICTIONARY
     )
-    assert price(of("age = 3"), 999_999, DECLARED_STEP, HEALTH_DICTIONARY) > price(
-        of("age = 3"), WHOLE_MILLIONTHS, DECLARED_STEP, HEALTH_DICTIONARY
+    assert price(of("age = 3"), 999_999, Declared(DECLARED_STEP), HEALTH_DICTIONARY) > price(
+        of("age = 3"), WHOLE_MILLIONTHS, Declared(DECLARED_STEP), HEALTH_DICTIONARY
     )
     prices = [
-        price(dear(terms), WHOLE_MILLIONTHS, DECLARED_STEP, HEALTH_DICTIONARY) for terms in range(4, MAX_TERMS, 2)
+        price(dear(terms), WHOLE_MILLIONTHS, Declared(DECLARED_STEP), HEALTH_DICTIONARY)
+        for terms in range(4, MAX_TERMS, 2)
     ]
     assert prices == sorted(set(prices))
 
@@ -91,7 +108,7 @@ def test_a_slower_machine_affords_less() -> None:
                 dear(MAX_TERMS),
                 WHOLE_MILLIONTHS,
                 HEALTH_DICTIONARY,
-                places=DECLARED_STEP,
+                declared=Declared(DECLARED_STEP),
                 policy=policy,
                 work_per_second=work,
             )
@@ -102,15 +119,17 @@ def test_without_ticks_nothing_is_too_dear() -> None:
     """Delays promise nothing then: for tests and benchmarks."""
     policy = make_policy(tick_ms=0, delay_ms=0)
     verify_affordable(
-        dear(MAX_TERMS), 1, HEALTH_DICTIONARY, places=40 * DECLARED_STEP, policy=policy, work_per_second=1
+        dear(MAX_TERMS), 1, HEALTH_DICTIONARY, declared=Declared(40 * DECLARED_STEP), policy=policy, work_per_second=1
     )
 
 
 @pytest.mark.parametrize("fraction", [1, 500_000, WHOLE_MILLIONTHS])
 def test_price_is_that_of_the_passes_and_of_the_places(fraction: int) -> None:
     """From the text and the declared places alone: each pass over each place, and what is done for every question."""
-    base = price(of("age = 3"), fraction, 1, HEALTH_DICTIONARY) - 1
+    base = price(of("age = 3"), fraction, Declared(1), HEALTH_DICTIONARY) - 1
     assert base == (6 if fraction == WHOLE_MILLIONTHS else 66)
     for condition in (of(ORDINARY), dear(20)):
         passes = compile_condition(condition, HEALTH_DICTIONARY).passes
-        assert price(condition, fraction, 3 * DECLARED_STEP, HEALTH_DICTIONARY) == 3 * DECLARED_STEP * (base + passes)
+        assert price(condition, fraction, Declared(3 * DECLARED_STEP), HEALTH_DICTIONARY) == 3 * DECLARED_STEP * (
+            base + passes
+        )
