@@ -36,6 +36,7 @@ __all__ = [
     "address_of",
     "declare",
     "forget_witness_store",
+    "free_addresses",
     "home_exists",
     "key_forms",
     "listed_keys",
@@ -167,7 +168,7 @@ def register_inbox(directory: Path, address: str) -> None:
 
 def move(directory: Path) -> None:
     """Give the nodes of a copied deployment ports of their own."""
-    addresses = dict(zip(("researcher", *AGENCIES), _free_addresses(3), strict=True))
+    addresses = dict(zip(("researcher", *AGENCIES), free_addresses(3), strict=True))
     for role, address in addresses.items():
         home = directory / role
         _write_config(home, {**_config(home), "address": address})
@@ -198,7 +199,8 @@ def _write_config(home: Path, config: Mapping[str, Any]) -> None:
     (home / "config.toml").write_text(tomli_w.dumps(ordered), encoding="utf-8")
 
 
-def _free_addresses(count: int) -> list[str]:
+def free_addresses(count: int) -> list[str]:
+    """Of this machine, which nobody listens at."""
     held = [socket.create_server((_LOOPBACK, 0)) for _ in range(count)]
     try:
         return [f"{_LOOPBACK}:{each.getsockname()[1]}" for each in held]
