@@ -117,7 +117,7 @@ class DatabaseSource:
         for name, values in zip(names, zip(*batch, strict=True), strict=True):
             if name in self._columns:
                 columns[name] = _texts(self._columns[name], values, before)
-        lines = [file.begin + at for at in range(before + 1, before + 1 + len(batch))]
+        lines: Sequence[int] = range(file.begin + before + 1, file.begin + before + 1 + len(batch))
         file.saw(before + len(batch))
         sizes = map(sum, zip(*(map(len, texts) for texts in columns.values()), strict=True))
         long = {at for at, size in enumerate(sizes) if size > MAX_LINE_BYTES}

@@ -62,7 +62,7 @@ class FilesSource:
             file = rejected.file(self._name(path))
             for chunk in self._of_file(path, file, _part(progress, done, size, sum(sizes))):
                 file.saw(chunk.lines[-1])
-                yield Chunk([file.begin + line for line in chunk.lines], chunk.columns)
+                yield Chunk(_counted_on(chunk.lines, file.begin), chunk.columns, chunk.raw)
             done += size
             is_empty &= file.end == file.begin
         if is_empty:
@@ -85,6 +85,13 @@ class FilesSource:
 
     def _name(self, path: Path) -> str:
         return str(path.relative_to(self._folder)) if path.is_relative_to(self._folder) else str(path)
+
+
+def _counted_on(lines: Sequence[int], begin: int) -> Sequence[int]:
+    """Numbers of rows that follow so many others."""
+    if isinstance(lines, range):
+        return range(begin + lines.start, begin + lines.stop)
+    return [begin + line for line in lines]
 
 
 def _size(path: Path) -> int:
