@@ -22,7 +22,7 @@ from broker_common.crypto.id_forms import parse_ids
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.query.dictionary import Column, ColumnType, shown
-from broker_common.storage.source import ROWS_PER_CHUNK, Chunk, Progress, RejectedRows, fields, published, reading
+from broker_common.storage.source import ROWS_PER_CHUNK, Chunk, Progress, RejectedRows, Wanted, fields, reading
 from broker_common.storage.source_kinds import open_source
 from broker_common.storage.source_parquet import PARQUET_MAGIC
 from census_node.linking import texts
@@ -47,7 +47,7 @@ _MAX_HEADER_BYTES = 64 * 1024
 
 FEMALE_WORDS: Final = ("F", "FEMALE", "FEMME", "FEMININ", "W", "WOMAN")
 MALE_WORDS: Final = ("M", "MALE", "MASCULIN", "MAN", "H", "HOMME")
-_NO_SEX: Final = ("", "U", "UNKNOWN", "INCONNU", "N A", "NOT STATED", "0", "9")
+_NO_SEX: Final = ("", "U", "UNKNOWN", "INCONNU", "N/A", "NOT STATED", "0", "9")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +127,18 @@ def _read(database: Database, side: str, file: Path, wanted: Sequence[str], prog
     database.execute(f"create table {side} (row bigint, {typed})")
     rejected, rows = RejectedRows(), 0
     with _as_linking(file):
-        ids = [name for name in wanted if name != _BIRTH_DATE.name]
-        source = open_source(file, published(ids, [_BIRTH_DATE] if _BIRTH_DATE.name in wanted else []))
-        for chunk in source.chunks(rejected, progress=progress):
+        for chunk in open_source(file, [_wanted(name) for name in wanted]).chunks(rejected, progress=progress):
             rows += len(chunk.lines)
             _insert(database, side, columns, chunk)
         rejected.verify_few(rows + rejected.count)
     return rejected
+
+
+def _wanted(name: str) -> Wanted:
+    """What Parquet may hold in a column: dates in one, texts in names and ids, and anything that stands for a code in the others."""
+    if name == _BIRTH_DATE.name:
+        return Wanted(name, _BIRTH_DATE)
+    return Wanted(name, is_own=name not in {PERSON, HOUSEHOLD, CARD, CLIENT, *_NAMES, "postal_code"})
 
 
 def _insert(database: Database, side: str, columns: Sequence[str], chunk: Chunk) -> None:
@@ -244,7 +249,7 @@ _CLEAN = (
 def _normalise(database: Database, side: str, settings: LinkingSettings) -> None:
     """Make `census_side` or `register_side`, and say in `excluded` why the other rows are not in it."""
     given, surname = _CLEAN.format("given_name"), _CLEAN.format("surname")
-    sex = _CLEAN.format("sex")
+    sex = "trim(strip_accents(upper(sex)))"
     database.execute(
         f"""
         create table cleaned as

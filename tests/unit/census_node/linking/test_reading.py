@@ -11,7 +11,7 @@ from fakes.registers import CENSUS_COLUMNS, REGISTER_COLUMNS, write_rows
 
 from broker_common.errors import InvalidRequestError
 from census_node.linking.placeholders import PARTS, placeholders
-from census_node.linking.reading import Database, Sources, read_sources
+from census_node.linking.reading import FEMALE_WORDS, MALE_WORDS, Database, Sources, read_sources
 from census_node.linking.settings import LinkingSettings, Mode, read_settings
 
 CARD = "9876543217"
@@ -60,6 +60,17 @@ def test_names_dates_and_codes_are_compared_in_one_spelling(tmp_path: Path) -> N
     assert row == (
         *("ZOE", "ANNE MARIE", "COTEOBRIEN", ["COTE", "OBRIEN"], "1980-02-29", "1980", "F", "K1A0B1", "K1A"),
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "sex"),
+    [(FEMALE_WORDS, "F"), (MALE_WORDS, "M"), (("x", " X "), "X"), (("2",), "2"), (("", "U", "N/A", "9"), None)],
+)
+def test_sex_is_compared_however_it_is_written(tmp_path: Path, words: Sequence[str], sex: str | None) -> None:
+    """A word of either language or a code; an unknown one speaks neither for nor against a pair."""
+    for word in words:
+        database, _ = read(tmp_path, person=PERSON | {"sex": word.lower()})
+        assert database.execute("select sex from census_side where given_name = 'ZOE'").fetchall() == [(sex,)]
 
 
 def test_other_columns_of_the_census_go_through(tmp_path: Path) -> None:
