@@ -26,7 +26,7 @@ from importlib.metadata import EntryPoint, entry_points, version
 from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
@@ -198,6 +198,32 @@ def linkage_key_options(command: Callable[..., None]) -> Callable[..., None]:
         help="Take the new key that the other agency made: its whole key file.",
     )
     return new(file(with_source))
+
+
+class Again(NamedTuple):
+    """That a source is read again: this file, or what lies in the home."""
+
+    file: Path | None
+
+
+def reload_option(command: Callable[..., None]) -> Callable[..., None]:
+    """`--reload [FILE]`, given to the command as one `again`; None without it."""
+
+    @functools.wraps(command)
+    def with_reload(*, reload: str | None, source: Any, **others: Any) -> None:
+        if reload is not None and source.new:
+            problem = phrase(
+                "--new-key and --reload cannot be combined: with --reload the keys are the other agency's."
+            )
+            raise click.UsageError(problem, click.get_current_context())
+        again = None if reload is None else Again(Path(reload) if reload else None)
+        command(source=source, again=again, **others)
+
+    help_text = (
+        "Where the two chains differ: take the other agency's whole key file (--key-file, or the one that is in its place already), "
+        "and read the source in the home, or FILE, again under it. At the census agency only before anything was charged."
+    )
+    return click.option("--reload", is_flag=False, flag_value="", metavar="[FILE]", help=help_text)(with_reload)
 
 
 def ready_line(text: str, *, lifeline: bool) -> Callable[[str], None]:

@@ -10,6 +10,7 @@ import click
 
 from broker_common.card_commands import register_command, revoke_command
 from broker_common.cli import (
+    Again,
     PrintableLine,
     Progress,
     Whole,
@@ -21,6 +22,8 @@ from broker_common.cli import (
     linkage_key_options,
     max_rejected_option,
     ready_line,
+    rejections_text,
+    reload_option,
     say,
 )
 from broker_common.create_commands import create_options, created_json, verify_names
@@ -39,6 +42,7 @@ from broker_common.privacy.report import make_report
 from broker_common.rpc.handshake_log import noting_refused_connections
 from broker_common.rpc.server import run_node
 from broker_common.storage.clock import system_clock
+from broker_common.storage.dictionary_file import read_dictionary
 from broker_common.storage.durable import replace_file
 from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import NextKey
@@ -80,9 +84,7 @@ def commands() -> None:
     show_default=True,
     help=texts.ACCOUNTING_HELP,
 )
-@click.option(
-    "--subject", type=click.Choice(get_args(Subject)), default="person", show_default=True, help=texts.SUBJECT_HELP
-)
+@click.option("--subject", type=click.Choice(get_args(Subject)), help=texts.FIRST_SUBJECT_HELP)
 @click.option("--max-belief", metavar="DECIMAL", default="0.8", show_default=True, help=texts.FIRST_MAX_BELIEF_HELP)
 @click.option("--release-tick-ms", type=Whole(0, 60_000), help=texts.FIRST_TICK_HELP)
 def create(
@@ -98,7 +100,7 @@ def create(
     witness: Path | None,
     oversight: Path | None,
     accounting: Accounting,
-    subject: Subject,
+    subject: Subject | None,
     max_belief: str,
     release_tick_ms: int | None,
 ) -> None:
@@ -117,13 +119,15 @@ def create(
         witness_store="" if witness is None else str(witness.resolve()),
         keys=KeyConfig(oversight=OVERSIGHT_REFERENCE if oversight else ""),
     )
+    linkage = "complementary" if dictionary is None else read_dictionary(dictionary).linkage
     policy = draft(
         FirstPolicy(
             accounting=accounting,
             max_belief=max_belief,
             people=config.people,
             places=declared_at_least(people if places is None else places),
-            subject=subject,
+            subject=subject or ("household" if linkage == "household" else "person"),
+            linkage=linkage,
             release_tick_ms=release_tick_ms,
         ).policy(),
         {},
@@ -203,8 +207,9 @@ commands.add_command(revoke_command(CensusHome, _PEERS))
 @home_option
 @json_option
 @linkage_key_options
+@reload_option
 @click.option("--audited", is_flag=True, help=texts.AUDITED_HELP)
-def relink(home: Path, as_json: bool, source: NextKey, audited: bool) -> None:
+def relink(home: Path, as_json: bool, source: NextKey, again: Again | None, audited: bool) -> None:
     """Change the key that links records across the agencies.
 
     One agency makes the new key, the other takes its key file. Both do this, in any order and with the nodes up or down;
@@ -213,13 +218,18 @@ def relink(home: Path, as_json: bool, source: NextKey, audited: bool) -> None:
     """
     opened = CensusHome(home)
     kept = opened.samples_kept()
-    if kept and not audited:
+    # Where something was charged, the source is not read again.
+    if kept and not audited and again is None:
         say(said(texts.SAMPLES_KEPT, count=kept))
         raise RefusedError("AUDIT_FIRST")
-    report = opened.relink(source, progress=Progress(texts.RELINKING))
+    if again is None:
+        report, left_out = opened.relink(source, progress=Progress(texts.RELINKING)), ""
+    else:
+        report, loaded = opened.reload(again.file, source, progress=Progress(texts.LOADING))
+        left_out = rejections_text(loaded.rejected.placed, loaded.rejected.count)
     result = {"linkage": report.linkage, "previous": report.previous, "load": report.load, "people": report.people}
     text = said(texts.RELINKED if report.load else LINKAGE_BEGUN, **(result | {"file": opened.linkage_keys.place}))
-    emit(as_json, result, text)
+    emit(as_json, result, "\n".join(filter(None, [text, left_out])))
 
 
 @commands.command()

@@ -15,14 +15,12 @@ from broker_common.doctor.findings import Finding, ok, problem, tried, warning
 from broker_common.language import phrase
 from broker_common.storage.clock import system_clock
 from broker_common.storage.journal import Journal
-from broker_common.storage.source_plan import LINKED_ID
 from broker_common.storage.witnessing import CosignedNotes
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.membership import witness_of
 from census_node.opening import CensusHome
 from census_node.registry import Registry
-
-_IDS = (LINKED_ID, "person_id", "household_id")
+from census_node.registry.loading import id_columns
 
 
 def look(path: Path) -> Iterator[Finding]:
@@ -35,7 +33,7 @@ def look(path: Path) -> Iterator[Finding]:
         yield from tried("declared", lambda: _declared(opened, journal))
         yield from tried("policy", lambda: [_policy(opened, journal)])
         yield from tried("dictionary", lambda: dictionary_findings(opened, journal))
-    yield from tried("source", lambda: source_findings(opened, _IDS))
+    yield from tried("source", lambda: source_findings(opened, id_columns))
     yield from tried("witness", lambda: _witness(opened))
     yield from tried("oversight", lambda: [_oversight(opened)])
 

@@ -52,7 +52,7 @@ from census_node.operator.proposals import Proposal, ProposalFolder
 from census_node.query.admission import Recovered
 from census_node.registry.loading import LoadReport, id_columns, read_registry, verify_declared, verify_delays
 from census_node.registry.registry import OpenRegistries, forget_old_loads
-from census_node.registry.relinking import relink_registry
+from census_node.registry.relinking import relink_registry, reload_registry
 from census_node.registry.rosters import KeptRoster, RosterBook, RosterFolder
 from census_node.registry.staging import newest_and_in_force, was_in_force
 from census_node.release.delivery import Courier
@@ -215,6 +215,27 @@ class CensusHome(AgencyHome[CensusState]):
         """Change the linkage key of the registry in force; a serving node takes it at the next question."""
         with self.journal() as journal:
             return relink_registry(journal, self.loads, self.linkage_keys, source, os.urandom, progress=progress)
+
+    def reload(
+        self, file: Path | None, source: NextKey, *, progress: Progress | None = None
+    ) -> tuple[RelinkReport, LoadReport]:
+        """Take the health agency's whole chain of linkage keys, and read the registry again; see `reload_registry`."""
+        with self.journal() as journal:
+            with journal.reading() as state:
+                in_force = (
+                    self.dictionaries.of_load(state, state.load) if state.load else self.dictionaries.newest(state)
+                )
+            return reload_registry(
+                journal,
+                self.loads,
+                self.linkage_keys,
+                source,
+                in_force,
+                plan_for(self.home.path, file, id_columns(in_force), in_force),
+                os.urandom,
+                people=self.config.people,
+                progress=progress,
+            )
 
     def samples_kept(self) -> int:
         with self.journal() as journal, journal.reading():

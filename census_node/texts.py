@@ -254,8 +254,10 @@ PEOPLE_HELP = (
 PLACES_HELP = "What the health agency declares: the time that its node has for a sample follows from it. If left out: as --people."
 WITNESS_HELP = "Folder on another disk or host that remembers how long the log was; made if it is not there."
 OVERSIGHT_HELP = "The public oversight key that 'auditor create' has written."
-ACCOUNTING_HELP = "Who is charged for an answer: everyone, or the people in its sample."
-SUBJECT_HELP = "Whose language a budget protects: a person's, or that of a household. Fixed at the first charge."
+FIRST_SUBJECT_HELP = (
+    "Whose language one budget protects under per_person. If left out: a person's, or that of a household where the dictionary "
+    "links by households. It stays what it was at the first charge."
+)
 FIRST_MAX_BELIEF_HELP = "No belief about one person may pass this; an exact decimal between 0.5 and 1."
 FIRST_TICK_HELP = (
     "Answers leave on multiples of this; by default 250, or more for many people; 0 means at once and is for tests."

@@ -10,6 +10,7 @@ import click
 
 from broker_common.card_commands import register_command, revoke_command
 from broker_common.cli import (
+    Again,
     HostPort,
     PrintableLine,
     Progress,
@@ -23,6 +24,7 @@ from broker_common.cli import (
     max_rejected_option,
     ready_line,
     rejections_text,
+    reload_option,
 )
 from broker_common.create_commands import create_options, created_json, verify_names
 from broker_common.create_texts import LINKAGE_BEGUN, NO_DICTIONARY
@@ -173,20 +175,18 @@ commands.add_command(revoke_command(HealthHome, _PEERS))
 @home_option
 @json_option
 @linkage_key_options
-@click.option("--reload", "people", type=click.Path(path_type=Path, dir_okay=False), help=texts.RELOAD_HELP)
-def relink(home: Path, as_json: bool, source: NextKey, people: Path | None) -> None:
+@reload_option
+def relink(home: Path, as_json: bool, source: NextKey, again: Again | None) -> None:
     """Change the key that links records across the agencies.
 
     One agency makes the new key, the other takes its key file. Both do this, in any order and with the nodes up or down;
     until both have, questions wait, or are refused, and nothing is charged. What was charged before is still answered.
     """
-    if people is not None and source.new:
-        raise click.UsageError(texts.RELOAD_NEW, click.get_current_context())
     opened = HealthHome(home)
-    if people is None:
+    if again is None:
         report, left_out = opened.relink(source, progress=Progress(texts.RELINKING)), ""
     else:
-        report, loaded = opened.reload(people, source, progress=Progress(texts.LOADING))
+        report, loaded = opened.reload(again.file, source, progress=Progress(texts.LOADING))
         left_out = rejections_text(loaded.rejected.placed, loaded.rejected.count)
     result = {"linkage": report.linkage, "previous": report.previous, "load": report.load, "people": report.people}
     text = said(texts.RELINKED if report.load else LINKAGE_BEGUN, **(result | {"file": opened.linkage_keys.place}))

@@ -32,7 +32,7 @@ def look(path: Path) -> Iterator[Finding]:
         yield from tried("peers", lambda: _census(opened, journal))
         yield from tried("declared", lambda: _declared(opened, journal))
         yield from tried("dictionary", lambda: dictionary_findings(opened, journal))
-    yield from tried("source", lambda: source_findings(opened, (LINKED_ID,)))
+    yield from tried("source", lambda: source_findings(opened, lambda _: (LINKED_ID,)))
     yield _policy(opened)
 
 

@@ -29,7 +29,7 @@ from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import CardExchange, KnownPeers, renew
 from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source import Progress
-from broker_common.storage.source_plan import LINKED_ID, PlainPlan, SourcePlan, plan_for
+from broker_common.storage.source_plan import LINKED_ID, SourcePlan, plan_for
 from broker_common.storage.witnessing import CosignedNotes
 from broker_common.tlog.health_state import HealthState
 from health_node.census_link import CensusLink, fetch_policy
@@ -146,17 +146,21 @@ class HealthHome(AgencyHome[HealthState]):
             )
 
     def reload(
-        self, people: Path, source: NextKey, *, progress: Progress | None = None, max_rejected: int | None = None
+        self, file: Path | None, source: NextKey, *, progress: Progress | None = None, max_rejected: int | None = None
     ) -> tuple[RelinkReport, LoadReport]:
         """Take the census agency's whole chain of linkage keys, and load the people again under it."""
         with self.journal() as journal:
+            with journal.reading() as state:
+                in_force = (
+                    self.dictionaries.of_load(state, state.load) if state.load else self.dictionaries.newest(state)
+                )
             return reload_people(
                 journal,
                 self.loads,
                 self.dictionaries,
                 self.linkage_keys,
                 source,
-                PlainPlan(people),
+                plan_for(self.home.path, file, (LINKED_ID,), in_force),
                 os.urandom,
                 declared=self.config.declared,
                 progress=progress,

@@ -37,11 +37,6 @@ The linkage key is changed: {people} people have new pseudonyms. Chain {linkage}
 Unless the census agency has this chain already: bring it {file}, out of band, and let it run
   tripartite census relink --home HOME --key-file FILE
 Until chain {linkage} is in force at both agencies, questions wait, or are refused, and nothing is charged: compare the names."""
-RELOAD_HELP = (
-    "Where the two chains differ: take the census agency's whole key file (--key-file, or the one that is in its place already), "
-    "and load this source again under it."
-)
-RELOAD_NEW = "--new-key and --reload cannot be combined: with --reload the keys are the census agency's."
 RELEASE_HELP = "A name for this extract of the health data; by default the name in force."
 
 # Of the node's log.

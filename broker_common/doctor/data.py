@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from broker_common.doctor import texts
@@ -10,6 +10,7 @@ from broker_common.doctor.findings import Finding, ok, problem, warning
 from broker_common.language import phrase
 from broker_common.privacy.delays import too_short
 from broker_common.privacy.policy import Policy
+from broker_common.query.dictionary import Dictionary
 from broker_common.query.dictionary_document import dictionary_document
 from broker_common.storage.agency import AgencyHome
 from broker_common.storage.dictionary_file import FILE_NAME, read_dictionary
@@ -69,14 +70,14 @@ def dictionary_findings(opened: AgencyHome[Any], journal: Journal[Any]) -> Itera
         yield ok("dictionary", phrase(texts.DICTIONARY_GOOD, version=newest.version))
 
 
-def source_findings(opened: AgencyHome[Any], ids: Collection[str]) -> Iterator[Finding]:
+def source_findings(opened: AgencyHome[Any], ids: Callable[[Dictionary], Collection[str]]) -> Iterator[Finding]:
     """Whether what the next load reads can be opened; its first rows are read, and nothing is said of them."""
     home = opened.home.path
     if not any((home / name).exists() for name in _SOURCES):
         yield warning("source", texts.NO_SOURCE, texts.NO_SOURCE_REMEDY)
         return
     dictionary = opened.newest_dictionary()
-    plan = plan_for(home, None, ids, dictionary)
+    plan = plan_for(home, None, ids(dictionary), dictionary)
     sources = [plan.people(dictionary.columns), *(plan.events(table) for table in dictionary.events)]
     for source in sources:
         next(iter(source.chunks(RejectedRows())), None)

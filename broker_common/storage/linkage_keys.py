@@ -79,10 +79,12 @@ class LinkageKeys:
             )
         return chain
 
-    def other_chain(self, former: Collection[str], source: NextKey, form: str = ONTARIO) -> LinkageChain:
+    def other_chain(
+        self, former: Collection[str], source: NextKey, form: str = ONTARIO, *, other: str = "census"
+    ) -> LinkageChain:
         """The whole chain, for ids of `form`, that is to take the place of the one in force without going on from it.
 
-        Nothing is written.
+        It is that of the `other` agency. Nothing is written.
 
         Raises:
             InvalidRequestError: SECRET_MISSING; RELINK_REFUSED, it is among the `former` ones, which have been in force.
@@ -90,9 +92,9 @@ class LinkageKeys:
         held = self.home.read_key(self.reference, LinkageChain.parse_text)
         wanted = (held if source.file is None else _read(source.file)).of_form(form)
         if wanted.chain_id in former:
-            _refuse(
+            refuse_relink(
                 f"chain {wanted.chain_id} is in force here, or was before, and no chain comes back",
-                "Take the census agency's newest key file. If this is it, let that agency make a new key ('tripartite census relink "
+                f"Take the {other} agency's newest key file. If this is it, let that agency make a new key ('tripartite {other} relink "
                 "--new-key'), then take its file.",
             )
         return wanted
@@ -106,9 +108,9 @@ class LinkageKeys:
         if source.file is not None:
             self.begin(_read(source.file))
         elif not source.new:
-            _refuse("there is no new key", "Make one with --new-key, or take the other agency's with --key-file.")
+            refuse_relink("there is no new key", "Make one with --new-key, or take the other agency's with --key-file.")
         elif self.is_there:
-            _refuse(
+            refuse_relink(
                 f"{self.place} holds a key already, and nothing is loaded under it",
                 "Bring the other agency that file, or take its key with --key-file.",
             )
@@ -144,7 +146,7 @@ class LinkageKeys:
             wanted = _continued(chain, _read(source.file).of_form(chain.form))
             if wanted.keys[: len(held.keys)] != held.keys:
                 # Dropping it silently could drop what the other agency has taken already.
-                _refuse(
+                refuse_relink(
                     "the key file here holds another key, which is not in use yet",
                     "If the other agency does not use that key either, remove the last line of the file, then try again.",
                 )
@@ -153,7 +155,7 @@ class LinkageKeys:
         elif source.new:
             wanted = chain.with_key(LinkageKey(randomness(_KEY_BYTES)))
         else:
-            _refuse("there is no new key", "Make one with --new-key, or take the other agency's with --key-file.")
+            refuse_relink("there is no new key", "Make one with --new-key, or take the other agency's with --key-file.")
         # CRASH: a key that the log does not name is not used; the next attempt finds it and goes on with it.
         self.hold(wanted)
         return wanted
@@ -166,18 +168,18 @@ def _continued(chain: LinkageChain, given: LinkageChain) -> LinkageChain:
     """
     shared = min(len(chain.keys), len(given.keys))
     if given.keys[:shared] != chain.keys[:shared]:
-        _refuse(
+        refuse_relink(
             f"the file given holds chain {given.chain_id}, which does not go on from chain {chain.chain_id}, in force here",
             "Take the other agency's key file as it is, with all its lines. If its chain has begun or gone on with other keys, see "
             "'When the two chains differ' in deploy/README.md.",
         )
     if len(given.keys) == len(chain.keys):
-        _refuse(
+        refuse_relink(
             f"chain {chain.chain_id} is in force here already",
             "Take the other agency's newest key file if it has changed since; otherwise nothing is left to do.",
         )
     if len(given.keys) < len(chain.keys):
-        _refuse(
+        refuse_relink(
             f"the file given ends with chain {given.chain_id}, and here chain {chain.chain_id}, which goes on from it, is in force",
             "Bring the other agency the key file of this one, and let it run 'relink --key-file FILE'.",
         )
@@ -207,14 +209,15 @@ def _read(path: Path) -> LinkageChain:
         with path.open("rb") as file:
             return LinkageChain.parse_text(file.read(_MAX_FILE_BYTES).decode("ascii"))
     except OSError as error:
-        _refuse(f"{path} cannot be read ({error.strerror})", "Check the path and the permissions.")
+        refuse_relink(f"{path} cannot be read ({error.strerror})", "Check the path and the permissions.")
     except ValueError:
         # SECURITY: whatever it holds instead may be a key all the same, and is not quoted.
-        _refuse(
+        refuse_relink(
             f"{path} does not hold linkage keys, one a line",
             "Take the other agency's key file as it is, with all its lines.",
         )
 
 
-def _refuse(problem: str, remedy: str) -> NoReturn:
+def refuse_relink(problem: str, remedy: str) -> NoReturn:
+    """The linkage key is not changed, for this reason."""
     raise InvalidRequestError("RELINK_REFUSED", problem=problem, remedy=remedy) from None

@@ -117,8 +117,11 @@ class LoadFolder:
         replaced: str,
         linkage: str,
         randomness: Randomness,
+        only_if: Callable[[StoreStateT], None] | None = None,
     ) -> None:
         """Log that the written load holds the people of load `replaced` under the pseudonyms of chain `linkage`.
+
+        `only_if` raises where the log, as it is then, does not allow it.
 
         Raises:
             RefusedError: LOADING, another load was put in force meanwhile.
@@ -127,6 +130,8 @@ class LoadFolder:
         with journal.transaction() as transaction:
             if transaction.state.load != replaced:
                 raise RefusedError("LOADING")
+            if only_if is not None:
+                only_if(transaction.state)
             # CRASH: as above.
             transaction.append(
                 Relinked(load=load, previous=transaction.state.linkage, linkage=linkage, commitment=commitment)

@@ -201,6 +201,53 @@ def test_chains_that_have_come_apart_are_mended_at_the_health_agency(tmp_path: P
         verify_ledger(deployment)
 
 
+def test_before_anything_is_charged_the_census_agency_begins_again_with_the_others_chain(tmp_path: Path) -> None:
+    """Two homes that began with different keys: either side may give way, until the first charge; an audit on site holds."""
+    deployment = make(
+        tmp_path / "deployment", "--max-belief", MAX_BELIEF, population=POPULATION, accounting="per_person"
+    )
+    census, health = key_file(deployment, "census"), key_file(deployment, "health")
+    health_people = deployment.home("health") / "people.csv"
+    other = make(tmp_path / "other", population=10)
+    relink(deployment, "health", "--key-file", key_file(other, "health"), "--reload", health_people).result  # noqa: B018
+    refused = relink(deployment, "census", "--key-file", health)
+    assert refused.error["code"] == "RELINK_REFUSED"
+    assert "When the two chains differ" in refused.error["hint"]
+    # A source with people who have no number yet changes nothing.
+    source = deployment.home("census") / "people.csv"
+    more = tmp_path / "more.csv"
+    rows = source.read_text().splitlines()
+    at = rows[0].split(",").index("person_id")
+    new = next(row for row in rows[1:] if row.split(",")[rows[0].split(",").index("health_card")]).split(",")
+    new[at] = "somebody-new"
+    more.write_text("\n".join([rows[0], ",".join(new), *rows[1:]]) + "\n")
+    before = census.read_bytes(), deployment.events("census")
+    assert relink(deployment, "census", "--key-file", health, "--reload", more).error["code"] == "LOAD_REFUSED"
+    assert (census.read_bytes(), deployment.events("census")) == before
+    # The source in the home has everybody.
+    begun = relink(deployment, "census", "--key-file", health, "--reload").result
+    assert begun["linkage"] == chain(deployment, "health") == chain(deployment, "census")
+    assert census.read_bytes() == health.read_bytes()
+    assert relink(deployment, "census", "--new-key", "--reload").code == 2
+    with deployment.node("census"), deployment.node("health"):
+        verify_count(deployment, FRENCH)
+        verify_ledger(deployment)
+    # From here on charges stand under this chain.
+    before = census.read_bytes(), deployment.events("census")
+    late = relink(deployment, "census", "--key-file", key_file(other, "census"), "--reload")
+    assert late.error["code"] == "RELINK_REFUSED"
+    assert "something was charged" in late.error["text"]
+    assert "tripartite health relink --key-file FILE --reload" in late.error["hint"]
+    assert (census.read_bytes(), deployment.events("census")) == before
+    for role in ("researcher", "health", "census"):
+        words = ("--home", deployment.home(role), "--to", tmp_path / "exports" / role)
+        assert run_here("audit", "export", *words).code == 0
+    words = (tmp_path / "exports", "--home", deployment.home("auditor"), "--on-site", deployment.home("census"))
+    verdict = run_here("audit", "replay", *words, "--json").result
+    assert (verdict["verified"], verdict["problems"]) == (True, [])
+    assert not any("linkage keys" in text for text in verdict["not_checked"])
+
+
 def test_both_agencies_say_which_chain_is_in_force(deployment: Deployment) -> None:
     """So that two operators can compare over the telephone, before and after a change."""
     assert deployment.json("health", "status")["linkage"] == chain(deployment, "health")

@@ -288,6 +288,10 @@ class _Walk:
         if accounts is None:
             return
         keys = self._store.linkage_steps(event.previous, event.linkage)
+        if keys is None and not accounts.people_charged:
+            # A whole other chain took its place: nobody has a charge that could have become somebody else's.
+            accounts.forget_names()
+            return
         if keys is None:
             self._tally["blind"] += 1
             self._findings.skip(texts.LINKAGE_KEYS_NOT_THERE, entry=str(self._entry))
