@@ -39,6 +39,7 @@ from broker_common.privacy.report import make_report
 from broker_common.rpc.handshake_log import noting_refused_connections
 from broker_common.rpc.server import run_node
 from broker_common.storage.clock import system_clock
+from broker_common.storage.dictionary_file import read_dictionary
 from broker_common.storage.durable import replace_file
 from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import NextKey
@@ -124,6 +125,7 @@ def create(
             people=config.people,
             places=declared_at_least(people if places is None else places),
             subject=subject,
+            linkage="complementary" if dictionary is None else read_dictionary(dictionary).linkage,
             release_tick_ms=release_tick_ms,
         ).policy(),
         {},

@@ -15,6 +15,7 @@ from broker_common.storage.creation import new_agency
 from broker_common.storage.durable import replace_file
 from broker_common.storage.home import KEYS
 from broker_common.storage.linkage_keys import chain_handed_over, new_chain
+from broker_common.values import Linkage
 from census_node import texts
 from census_node.config import CensusConfig
 from census_node.opening import CensusHome
@@ -40,6 +41,7 @@ class FirstPolicy:
     # Of the health agency: the time that it is given to draw a sample follows from them.
     places: int
     subject: Subject = "person"
+    linkage: Linkage = "complementary"
     # None, here and below: what is usual for so many people.
     release_tick_ms: int | None = None
     forward_delay_ms: int | None = None
@@ -64,6 +66,7 @@ class FirstPolicy:
         return Policy(
             accounting=self.accounting,
             subject=self.subject,
+            linkage=self.linkage,
             max_belief=self.max_belief,
             max_answers=0,
             scales=scales,
