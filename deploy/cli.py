@@ -11,8 +11,9 @@ import click
 from broker_common.cli import Progress, Whole, called, emit, json_option, say
 from broker_common.errors import ExitCode
 from broker_common.language import language_of_environment, said
-from broker_common.privacy.policy import Accounting
+from broker_common.privacy.policy import Accounting, Subject
 from broker_common.storage.durable import make_folder
+from broker_common.values import Linkage
 from deploy import texts
 from deploy.demo import run_demo
 from deploy.local import PROJECT, RESEARCHER_ID, Plan, lay_out
@@ -43,6 +44,18 @@ _LARGEST_SEED = 2**32 - 1
     help="Who is charged for an answer: everyone, or the people in its sample.",
 )
 @click.option(
+    "--subject",
+    type=click.Choice(get_args(Subject)),
+    help="Whose language one budget protects; by default a person's, and the household's where households are linked.",
+)
+@click.option(
+    "--linkage",
+    type=click.Choice(get_args(Linkage)),
+    default="complementary",
+    show_default=True,
+    help="By what records are linked; 'household' makes up addresses instead of cards.",
+)
+@click.option(
     "--max-belief",
     default="0.8",
     show_default=True,
@@ -60,6 +73,8 @@ def init(
     population: int,
     seed: int,
     accounting: Accounting,
+    subject: Subject | None,
+    linkage: Linkage,
     max_belief: str,
     release_tick_ms: int | None,
     with_registers: bool,
@@ -73,6 +88,8 @@ def init(
         population=population,
         seed=seed,
         accounting=accounting,
+        subject=subject or ("household" if linkage == "household" else "person"),
+        linkage=linkage,
         max_belief=max_belief,
         release_tick_ms=release_tick_ms,
     )
@@ -86,6 +103,8 @@ def init(
         "population": population,
         "seed": seed,
         "accounting": accounting,
+        "subject": policy.subject,
+        "linkage": linkage,
         "max_belief": max_belief,
         "policy_hash": policy.hash.hex(),
         "researcher_id": RESEARCHER_ID,

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from broker_common.errors import BrokerError, InternalError, error_for
+from broker_common.values import Linkage
 from census_node.opening import CensusHome
 from deploy.synthetic.population import write_source
 from health_node.opening import HealthHome
@@ -45,6 +46,7 @@ class Filling:
     population: int
     seed: int
     release: str
+    linked_by: Linkage = "complementary"
 
 
 def fill(filling: Filling, report: Report) -> None:
@@ -94,7 +96,14 @@ def _fill_one(filling: Filling, role: str, say: Said) -> None:
     # SECURITY: records of people are for their owner alone, from the first byte on.
     source.touch(mode=0o600)
     try:
-        write_source(role, source, population=filling.population, seed=filling.seed, progress=partial(say, _MAKING_UP))
+        write_source(
+            role,
+            source,
+            population=filling.population,
+            seed=filling.seed,
+            linked_by=filling.linked_by,
+            progress=partial(say, _MAKING_UP),
+        )
     except BrokenPipeError:
         raise
     except OSError as error:

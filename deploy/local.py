@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import shutil
 import socket
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from broker_common.audit.creating import create_home as create_auditor_home
 from broker_common.audit.creating import trust
+from broker_common.crypto.id_forms import POSTAL_ADDRESS
 from broker_common.privacy.delays import declared_for, least_forward_delay_ms
-from broker_common.privacy.policy import Accounting, Policy, Subject
+from broker_common.privacy.policy import Accounting, Policy, Subject, verify_policy
 from broker_common.storage.creation import verify_empty
+from broker_common.storage.dictionary_file import dictionary_toml
+from broker_common.values import Linkage
 from census_node.config import CensusConfig, LimitConfig
 from census_node.config import KeyConfig as CensusKeys
 from census_node.creating import OVERSIGHT_REFERENCE, USUAL_RESEARCHER_ANSWERS, FirstPolicy
 from census_node.creating import create_home as create_census_home
 from deploy.filling import Filling, Report, fill
-from deploy.synthetic.dictionaries import CENSUS_FILE, HEALTH_FILE
+from deploy.synthetic.dictionaries import CENSUS_DICTIONARY, CENSUS_FILE, HEALTH_DICTIONARY, HEALTH_FILE
 from deploy.synthetic.linkage import census_size
 from health_node.config import CensusPeer, HealthConfig
 from health_node.creating import create_home as create_health_home
@@ -51,6 +56,7 @@ class Plan:
     release_tick_ms: int | None = None
     forward_delay_ms: int | None = None
     subject: Subject = "person"
+    linkage: Linkage = "complementary"
     researcher_answers: int = USUAL_RESEARCHER_ANSWERS
     # Settings under [limits] of the census node's config.toml.
     census_limits: Mapping[str, int] = field(default_factory=dict)
@@ -74,18 +80,34 @@ class Plan:
         """The census agency's policy.
 
         Raises:
-            InvalidRequestError: INVALID_VALUE, the limit admits no scale.
+            InvalidRequestError: INVALID_VALUE, the limit admits no scale, or the subject goes with nothing else.
         """
-        return FirstPolicy(
+        policy = FirstPolicy(
             accounting=self.accounting,
             max_belief=self.max_belief,
             people=self.census_people,
             places=self.places,
             subject=self.subject,
+            linkage=self.linkage,
             release_tick_ms=self.release_tick_ms,
             forward_delay_ms=self.forward_delay_ms,
             researcher_answers=self.researcher_answers,
         ).policy()
+        verify_policy(policy)
+        return policy
+
+    @contextmanager
+    def dictionaries(self) -> Iterator[tuple[Path, Path]]:
+        """The files of the census agency's and the health agency's dictionaries: Ontario's, or the same by address."""
+        if self.linkage != "household":
+            yield CENSUS_FILE, HEALTH_FILE
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            files = Path(folder) / "census.toml", Path(folder) / "health.toml"
+            for file, usual in zip(files, (CENSUS_DICTIONARY, HEALTH_DICTIONARY), strict=True):
+                by_address = replace(usual, id_form=POSTAL_ADDRESS, linkage=self.linkage)
+                file.write_text(dictionary_toml(by_address), encoding="utf-8")
+            yield files
 
 
 def lay_out(directory: Path, plan: Plan, report: Report) -> Policy:
@@ -98,8 +120,9 @@ def lay_out(directory: Path, plan: Plan, report: Report) -> Policy:
     directory.mkdir(parents=True, exist_ok=True)
     verify_empty(directory)
     try:
-        _make_homes(directory, plan, policy)
-        fill(Filling(directory, plan.population, plan.seed, RELEASE), report)
+        with plan.dictionaries() as dictionaries:
+            _make_homes(directory, plan, policy, dictionaries)
+        fill(Filling(directory, plan.population, plan.seed, RELEASE, plan.linkage), report)
     except BaseException:
         for name in (*HOMES, _WITNESS):
             shutil.rmtree(directory / name, ignore_errors=True)
@@ -107,7 +130,7 @@ def lay_out(directory: Path, plan: Plan, report: Report) -> Policy:
     return policy
 
 
-def _make_homes(directory: Path, plan: Plan, policy: Policy) -> None:
+def _make_homes(directory: Path, plan: Plan, policy: Policy, dictionaries: tuple[Path, Path]) -> None:
     """Make every home as its owner would, and register the cards where they must be known."""
     ports = _free_ports(3)
     addresses = {
@@ -120,13 +143,13 @@ def _make_homes(directory: Path, plan: Plan, policy: Policy) -> None:
         policy,
         oversight=oversight,
         linkage_file=None,
-        dictionary=CENSUS_FILE,
+        dictionary=dictionaries[0],
     )
     health = create_health_home(
         directory / "health",
         health_config(addresses, plan.places),
         linkage_file=Path(census.linkage_keys.place),
-        dictionary=HEALTH_FILE,
+        dictionary=dictionaries[1],
     )
     researcher = ResearcherHome.create(directory / "researcher", researcher_config(addresses))
 

@@ -30,7 +30,7 @@ from researcher_node.estimates import (
     standardised_rate,
     trend,
 )
-from researcher_node.linked import linked_json, linked_text
+from researcher_node.linked import linked_json, linked_sentences
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +259,7 @@ def estimate_text(found: Estimated, policies: Sequence[Policy | None]) -> str:
         text += said(texts.OF_FRACTION, fraction=", ".join(f"{float(each):g}" for each in fractions))
     for role, asked in found.answers:
         text += said(texts.ANSWER, role=role, where=asked.where, query=asked.query, scale=asked.scale)
-    return f"{text}\n{linked_text(policies)}"
+    return f"{text}\n{linked_sentences(policies)}"
 
 
 def _interval_text(interval: Interval, number: Callable[[float], str]) -> str:

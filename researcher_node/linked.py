@@ -21,13 +21,18 @@ def linked_json(policy: Policy | None) -> dict[str, Any] | None:
     return {"linkage": policy.linkage, "declared_percent": policy.declared_linked_percent or None}
 
 
-def linked_text(policies: Iterable[Policy | None], language: Language | None = None) -> str:
-    """The same for people, of one answer or of several, which may have been given under different policies."""
+def linked_text(policy: Policy | None, language: Language | None = None) -> str:
+    """The same for people."""
+    return _linked(policy, language or language_of_environment())
+
+
+def linked_sentences(policies: Iterable[Policy | None], language: Language | None = None) -> str:
+    """The same of several answers, which may have been given under different policies."""
     t = language or language_of_environment()
-    return " ".join(dict.fromkeys(_sentence(policy, t) for policy in policies))
+    return " ".join(dict.fromkeys(t(texts.COUNTED_ARE, linked=_linked(policy, t)) for policy in policies))
 
 
-def _sentence(policy: Policy | None, t: Language) -> str:
+def _linked(policy: Policy | None, t: Language) -> str:
     if policy is None:
         return t(texts.LINKED_UNKNOWN)
     whom = t(texts.LINKED[policy.linkage])

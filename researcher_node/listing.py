@@ -72,7 +72,7 @@ def answer_text(asked: AskedQuestion, uses: OwnUses) -> str:
         charged=asked.charged,
         share=price_text(asked.scale, use.policy),
         left_out=use.as_text(),
-        linked=linked_text([use.policy]),
+        linked=linked_text(use.policy),
         **{**_described(asked), "fraction": fraction_text(asked)},
     )
     text += part_text(asked) + _labelled(asked) + _quoted_again(asked)

@@ -51,7 +51,7 @@ def quote_text(quoted: Quoted, policy: Policy) -> str:
         share=price_text(body.scale, policy),
         remaining=said(texts.REMAINING_COUNT, count=body.remaining) if has_remaining else said(texts.REMAINING_UNTOLD),
         quota=said(texts.QUOTA, left=body.quota_left, quota=body.quota) if has_quota else said(texts.QUOTA_NONE),
-        linked=linked_text([policy]),
+        linked=linked_text(policy),
         policy=body.policy_hash.hex(),
         expires=instant(body.expires_ms),
     )

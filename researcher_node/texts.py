@@ -54,16 +54,14 @@ LEFT_OUT_UNKNOWN = (
     "people whose budget is used up, if the budget is per person: the policy of this answer is not known here"
 )
 LINKED = {
-    "complementary": "people whose record the two agencies can link",
-    "household": "people at addresses that the two agencies can link: all of them, where somebody matches",
-    "nominative": "people whom the census agency can link by name",
+    "complementary": "people linked by card",
+    "household": "people linked by address, all of them where somebody matches",
+    "nominative": "people linked by name",
 }
-LINKED_DECLARED = "Counted are only {whom}: {percent} % of the census, as its agency declares. Missed links bias shares, and no margin says so."
-LINKED_UNDECLARED = "Counted are only {whom}; the census agency declares no share of them. Missed links bias shares, and no margin says so."
-LINKED_UNKNOWN = (
-    "Counted are only people who are linked; the policy of this answer is not known here. Missed links bias shares, and no margin "
-    "says so."
-)
+LINKED_DECLARED = "only {whom}: {percent} % of the census, as its agency declares; missed links bias shares"
+LINKED_UNDECLARED = "only {whom}; which share of the census that is, its agency does not say; missed links bias shares"
+LINKED_UNKNOWN = "only people who are linked; the policy of this answer is not known here; missed links bias shares"
+COUNTED_ARE = "Counted are {linked}."
 # Of lines in a list of questions.
 LEFT_OUT_BY_OWN = "your own questions can have used up anybody's budget by then: this count may miss everybody"
 LEFT_OUT = "People whose budget is used up are left out of a count; its margin is of the noise alone."

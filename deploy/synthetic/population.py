@@ -18,6 +18,8 @@ from typing import Final
 
 import numpy as np
 
+from broker_common.values import Linkage as LinkedBy
+from deploy.synthetic.addresses import address_pieces
 from deploy.synthetic.arrays import Booleans, Integers
 from deploy.synthetic.cards import decimal_digits
 from deploy.synthetic.codes import CENSUS_DIVISIONS, DIAGNOSES, PROCEDURES, SEXES, bare_codes, values_of
@@ -64,17 +66,27 @@ def write_sources(
         write_source(role, path, population=population, seed=seed, progress=progress)
 
 
-def write_source(role: str, path: Path, *, population: int, seed: int, progress: Progress | None = None) -> None:
+def write_source(
+    role: str,
+    path: Path,
+    *,
+    population: int,
+    seed: int,
+    linked_by: LinkedBy = "complementary",
+    progress: Progress | None = None,
+) -> None:
     """Write the file of one agency, replacing what was there; `progress(done, total)` counts people.
+
+    Where households are linked, the same people have addresses instead of cards, each household one.
 
     Raises ValueError for a population below 1 or beyond the synthetic cards, or a negative seed, and OSError as files do.
     """
     dice = Dice(seed)
     linkage = Linkage(population, seed, dice)
     if role == "health":
-        total, chunks = population, _health_chunks(population, seed, linkage, dice)
+        total, chunks = population, _health_chunks(population, seed, linkage, dice, linked_by)
     else:
-        total, chunks = linkage.world_size, _census_chunks(linkage, dice)
+        total, chunks = linkage.world_size, _census_chunks(linkage, dice, linked_by)
     done = 0
     with path.open("wb") as file:
         for people, text in chunks:
@@ -84,8 +96,10 @@ def write_source(role: str, path: Path, *, population: int, seed: int, progress:
                 progress(done, total)
 
 
-def _health_chunks(population: int, seed: int, linkage: Linkage, dice: Dice) -> Iterator[tuple[int, bytes]]:
-    pieces = _HealthPieces()
+def _health_chunks(
+    population: int, seed: int, linkage: Linkage, dice: Dice, linked_by: LinkedBy
+) -> Iterator[tuple[int, bytes]]:
+    pieces = _HealthPieces(linked_by)
     yield 0, header(HEALTH_COLUMNS)
     for number, rows in enumerate(_ranges(population)):
         people = people_at(linkage.health_people(rows), dice)
@@ -95,9 +109,9 @@ def _health_chunks(population: int, seed: int, linkage: Linkage, dice: Dice) -> 
         yield len(rows), pieces.rows(people, linkage, dice, generator)
 
 
-def _census_chunks(linkage: Linkage, dice: Dice) -> Iterator[tuple[int, bytes]]:
-    pieces = _CensusPieces()
-    yield 0, header(CENSUS_COLUMNS)
+def _census_chunks(linkage: Linkage, dice: Dice, linked_by: LinkedBy) -> Iterator[tuple[int, bytes]]:
+    pieces = _CensusPieces(linked_by)
+    yield 0, header([name for name in CENSUS_COLUMNS if linked_by != "household" or name != "household_id"])
     for index in _ranges(linkage.world_size):
         has_row, has_card = linkage.census_rows(index)
         people = people_at(index[has_row], dice)
@@ -112,7 +126,8 @@ def _ranges(size: int) -> Iterator[Integers]:
 class _HealthPieces:
     """The ready-made pieces of a health row."""
 
-    def __init__(self) -> None:
+    def __init__(self, linked_by: LinkedBy) -> None:
+        self._has_addresses = linked_by == "household"
         self._birth = Pieces(
             [
                 f"{REFERENCE_DATE.year - age - birthday_to_come},{age},{field(sex)},"
@@ -135,7 +150,9 @@ class _HealthPieces:
         records = health_records(people.age, people.sex, francophone, generator)
         return join_rows(
             [
-                digit_pieces(linkage.cards(people.index)),
+                address_pieces(people.household, "health")
+                if self._has_addresses
+                else digit_pieces(linkage.cards(people.index)),
                 self._birth.pick((people.age * 2 + records.birthday_to_come) * len(SEXES) + people.sex),
                 self._division.pick(people.division),
                 *self._diagnoses.pick(records.diagnoses),
@@ -149,7 +166,8 @@ class _HealthPieces:
 class _CensusPieces:
     """The ready-made pieces of a census row: of the mother tongue, and three of what the long form asks."""
 
-    def __init__(self) -> None:
+    def __init__(self, linked_by: LinkedBy) -> None:
+        self._has_addresses = linked_by == "household"
         self._mother_tongue = Pieces([f"{field(value)}," for value in values_of("mother_tongue")])
         self._long_form = [_combinations(variables) for variables in _LONG_FORM_PIECES]
 
@@ -160,13 +178,18 @@ class _CensusPieces:
         answers = _answers(people, first_official, mother_tongue, dice)
         return join_rows(
             [
-                digit_pieces(linkage.cards(people.index), blank=cardless),
-                digit_pieces(decimal_digits(people.index + 1, _ID_DIGITS), prefix=b"P"),
-                digit_pieces(decimal_digits(people.household + 1, _ID_DIGITS), prefix=b"H"),
+                *self._ids(people, cardless, linkage),
                 self._mother_tongue.pick(mother_tongue),
                 *(pieces.pick(numbers) for pieces, numbers in zip(self._long_form, answers, strict=True)),
             ]
         )
+
+    def _ids(self, people: People, cardless: Booleans, linkage: Linkage) -> list[list[bytes]]:
+        persons = digit_pieces(decimal_digits(people.index + 1, _ID_DIGITS), prefix=b"P")
+        if self._has_addresses:
+            return [address_pieces(people.household, "census", cardless), persons]
+        households = digit_pieces(decimal_digits(people.household + 1, _ID_DIGITS), prefix=b"H")
+        return [digit_pieces(linkage.cards(people.index), blank=cardless), persons, households]
 
 
 def _combinations(variables: Sequence[str]) -> Pieces:

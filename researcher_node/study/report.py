@@ -9,7 +9,7 @@ from broker_common.cli import instant
 from broker_common.language import Language, language_of_environment, said
 from broker_common.privacy.accounting import epsilon_text
 from researcher_node.estimates import Estimate, Interval
-from researcher_node.linked import linked_json, linked_text
+from researcher_node.linked import linked_json, linked_sentences
 from researcher_node.study import texts
 from researcher_node.study.design import Row, Study
 from researcher_node.study.results import Counted, Finding, Results, finite
@@ -146,7 +146,7 @@ def counts_heading(event: str, t: Language) -> str:
 
 def notes(found: Results, t: Language) -> list[str]:
     """What a reader has to know about the numbers."""
-    said_notes = [t(texts.NOTE_LEFT_OUT), linked_text([found.policy], t)]
+    said_notes = [t(texts.NOTE_LEFT_OUT), linked_sentences([found.policy], t)]
     if found.findings:
         said_notes += [t(texts.NOTE_INTERVALS), *(t(texts.NOTE_METHOD, method=t(each)) for each in found.methods)]
     part = found.study.part

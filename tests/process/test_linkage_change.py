@@ -242,8 +242,9 @@ def test_before_anything_is_charged_the_census_agency_begins_again_with_the_othe
     for role in ("researcher", "health", "census"):
         words = ("--home", deployment.home(role), "--to", tmp_path / "exports" / role)
         assert run_here("audit", "export", *words).code == 0
-    words = (tmp_path / "exports", "--home", deployment.home("auditor"), "--on-site", deployment.home("census"))
-    verdict = run_here("audit", "replay", *words, "--json").result
+    on_site = ("--on-site", deployment.home("census"), "--json")
+    home = ("--home", deployment.home("auditor"))
+    verdict = run_here("audit", "replay", tmp_path / "exports", *home, *on_site).result
     assert (verdict["verified"], verdict["problems"]) == (True, [])
     assert not any("linkage keys" in text for text in verdict["not_checked"])
 
