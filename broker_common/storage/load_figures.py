@@ -158,7 +158,7 @@ def keep_figures(home: Path, figures: LoadFigures, report: Mapping[str, Any]) ->
         InternalError: STORE_FAILED.
     """
     try:
-        replace_file(home / REPORT_FILE, msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+        replace_file(home / REPORT_FILE, msgspec.json.format(msgspec.json.encode(report, enc_hook=str)) + b"\n")
         replace_file(home / FIGURES_FILE, msgspec.json.encode(figures))
     except OSError as error:
         raise InternalError("STORE_FAILED") from error
