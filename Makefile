@@ -8,7 +8,7 @@ PROTOS := $(wildcard protos/tripartite/v1/*.proto)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast fuzz bench bench-bits bench-all bench-growth bench-report bench-audit bench-dashboard bench-load workload coverage check check-alerts test-browser screenshot format lint types imports protos protos-check docs docs-check lock clean
+.PHONY: help setup demo test test-fast fuzz bench bench-bits bench-events bench-all bench-growth bench-report bench-audit bench-dashboard bench-load workload coverage check check-alerts test-browser screenshot format lint types imports protos protos-check docs docs-check lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -69,6 +69,10 @@ bench: .venv/.bench ## questions to PEOPLE=15000000, about nobody to everybody, 
 bench-bits: .venv/.bench ## the desk's own work on a sample beside the floor; instructions and allocations, counted by valgrind
 	$(BENCH).floor_bits --people $(PEOPLE) $(WITH_ROUNDS)
 	$(BENCH).instructions
+
+EVENTS ?= 300000000
+bench-events: .venv/.bench ## cohorts of PEOPLE by EVENTS=300000000, beside bare passes over the same bytes; needs 10 GB for 15 million people
+	$(BENCH).events --people $(PEOPLE) --events $(EVENTS) $(WITH_ROUNDS)
 
 bench-growth: .venv/.bench ## how cost grows along every axis, or AXIS=name, up to MOST=number
 	$(BENCH).growth $(ON_DIR) $(if $(AXIS),--axis $(AXIS)) $(if $(MOST),--most $(MOST))

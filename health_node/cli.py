@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from broker_common import load_texts
 from broker_common.card_commands import register_command, revoke_command
 from broker_common.cli import (
     Again,
@@ -48,6 +49,7 @@ from broker_common.tlog.health_state import HealthState
 from health_node import texts
 from health_node.config import CensusPeer, HealthConfig
 from health_node.creating import create_home
+from health_node.loading import EventReport
 from health_node.node import verify_fits
 from health_node.opening import HealthHome
 from health_node.people_store import Figures, read_figures
@@ -134,6 +136,7 @@ def load(
     rejected = report.rejected
     figures = watch.figures(rows=report.rows, people=report.loaded, rejected=rejected.count)
     changes = changes_since(before, figures)
+    events = {name: _events_json(each, report.declared.tables[name]) for name, each in report.events.items()}
     result = {
         "release": release,
         "rows": report.rows,
@@ -141,7 +144,9 @@ def load(
         "without_card": report.without_card,
         "rejected": rejected.count,
         "rejections": rejections_json(rejected),
-        "places": opened.config.places,
+        "places": report.declared.places,
+        "places_taken": report.places,
+        "events": events,
         "least_forward_delay_ms": report.declared.least_forward_delay_ms,
         "policy": problem,
         "rejections_file": str(watch.report.path),
@@ -151,7 +156,25 @@ def load(
     if not check:
         keep_figures(home, figures, result)
     head = said(texts.CHECKED if check else texts.LOADED, **(result | {"policy": said(problem or texts.FITS)}))
-    emit(as_json, result, load_text(head, [rejected], watch.report.path, changes, is_check=check))
+    events_text = [said(load_texts.EVENTS, table=name, **each) for name, each in events.items()]
+    left_out = [rejected, *(each.rejected for each in report.events.values())]
+    emit(
+        as_json,
+        result,
+        load_text("\n".join([head, *events_text]), left_out, watch.report.path, changes, is_check=check),
+    )
+
+
+def _events_json(report: EventReport, declared: int) -> dict[str, Any]:
+    return {
+        "rows": report.rows,
+        "loaded": report.loaded,
+        "without_card": report.without_card,
+        "of_nobody": report.of_nobody,
+        "rejected": report.rejected.count,
+        "rejections": rejections_json(report.rejected),
+        "declared": declared,
+    }
 
 
 def _asked_policy(opened: HealthHome) -> tuple[Policy | None, str]:
@@ -214,6 +237,7 @@ def status(home: Path, as_json: bool) -> None:
     with opened.journal() as journal:
         figures = _figures_in_force(opened, journal)
         policy = _policy_fits(opened, figures.declared)
+        tables = {name: {"rows": table.rows, "declared": table.declared} for name, table in figures.tables.items()}
         with journal.reading() as state:
             roster = RosterBook(journal.db).get(state.load)
             dictionary = state.dictionaries.get(state.load, "")
@@ -227,6 +251,7 @@ def status(home: Path, as_json: bool) -> None:
                 "log_size": state.size,
                 "people": figures.people,
                 "places": figures.places,
+                "tables": tables,
                 "least_forward_delay_ms": figures.declared.least_forward_delay_ms,
                 "policy": policy,
                 "roster": _roster_json(roster),
@@ -241,7 +266,8 @@ def status(home: Path, as_json: bool) -> None:
         | {"serving": said("yes" if result["serving"] else "no"), "policy": said(policy or texts.FITS)}
     )
     warning = [said(texts.STATUS_WARNING)] if result["dictionary_changed"] else []
-    emit(as_json, result, "\n".join([said(texts.STATUS, **shown), *warning]))
+    tables_text = [said(texts.STATUS_TABLE, table=name, **table) for name, table in tables.items()]
+    emit(as_json, result, "\n".join([said(texts.STATUS, **shown), *tables_text, *warning]))
 
 
 def _roster_json(roster: SentRoster | None) -> dict[str, str | int] | None:

@@ -25,6 +25,7 @@ Health node of {organisation}
   roster        {roster}
   questions     {tickets} taken, {open} on their way
   log           {log_size} entries"""
+STATUS_TABLE = "  {table}: {rows} rows, {declared} declared"
 STATUS_WARNING = """\
   note          another dictionary was adopted since the data in force was loaded; it comes into force with the next load
                 ('tripartite health load')"""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -159,8 +158,7 @@ def keep_figures(home: Path, figures: LoadFigures, report: Mapping[str, Any]) ->
         InternalError: STORE_FAILED.
     """
     try:
-        # Not by msgspec: it knows no phrases, which a census node that does not answer is said in.
-        replace_file(home / REPORT_FILE, f"{json.dumps(report, ensure_ascii=False, indent=2)}\n".encode())
+        replace_file(home / REPORT_FILE, msgspec.json.format(msgspec.json.encode(report, enc_hook=str)) + b"\n")
         replace_file(home / FIGURES_FILE, msgspec.json.encode(figures))
     except OSError as error:
         raise InternalError("STORE_FAILED") from error

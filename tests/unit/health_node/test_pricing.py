@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from fakes import event_worlds
 from fakes.dictionaries import HEALTH_DICTIONARY
 from fakes.world import make_policy
 
@@ -133,3 +134,82 @@ def test_price_is_that_of_the_passes_and_of_the_places(fraction: int) -> None:
         assert price(condition, fraction, Declared(3 * DECLARED_STEP), HEALTH_DICTIONARY) == 3 * DECLARED_STEP * (
             base + passes
         )
+
+
+# --- events --------------------------------------------------------------------------------------------------------------
+
+STAYS = 300_000_000
+EVENTFUL = Declared(
+    declared_for(15_000_000),
+    {"diagnosis": DECLARED_STEP, "symptom": DECLARED_STEP, "stay": declared_for(STAYS), "visit": 0},
+)
+TWO_STAYS = (
+    "any(stay where cause under 'c001' and admitted between '2005-01-01' and '2005-12-31') and "
+    "count(stay where cause in ('c007', 'c070', 'c100') and admitted >= '2005-06-01') >= 3 and age >= 6 and sex = 'f'"
+)
+
+
+def about(text: str) -> Condition:
+    """A condition on a world with events."""
+    return parse_condition(text, event_worlds.DICTIONARY)
+
+
+def event_price(text: str, declared: Declared = EVENTFUL) -> int:
+    """What a condition costs."""
+    return price(about(text), WHOLE_MILLIONTHS, declared, event_worlds.DICTIONARY)
+
+
+@pytest.mark.parametrize("fraction", [1, WHOLE_MILLIONTHS])
+def test_two_conditions_on_events_pass_at_the_shortest_delay(fraction: int) -> None:
+    """Of 300 million events of 15 million people; a dozen are too dear, and the number that is told is not."""
+    delay_ms = EVENTFUL.least_forward_delay_ms
+    assert delay_ms == least_forward_delay_ms(EVENTFUL.places, EVENTFUL.events) > 2_000
+    policy = make_policy(tick_ms=250, delay_ms=delay_ms)
+
+    def verify(text: str) -> None:
+        settings = {"policy": policy, "work_per_second": WORK}
+        verify_affordable(about(text), fraction, event_worlds.DICTIONARY, declared=EVENTFUL, **settings)  # type: ignore[arg-type]
+
+    verify(TWO_STAYS)
+    many = [f"any(stay where cause = 'c{number:03}' and days = {number % 6})" for number in range(20)]
+    with pytest.raises(InvalidRequestError, match="CRITERIA_TOO_DEAR") as caught:
+        verify(" and ".join(many))
+    terms_each = count_terms(about(many[0]))
+    told = int(caught.value.details["terms"]) // terms_each
+    assert 2 <= told < len(many)
+    verify(" and ".join(many[:told]))
+
+
+def test_events_are_paid_for_by_what_was_declared() -> None:
+    """Each condition on a table by its declared rows, whatever others hold; the same rows are counted once."""
+    once, twice = "any(stay where days > 2)", "any(stay where days > 2) or any(stay where days < 2)"
+    rows = EVENTFUL.tables["stay"]
+    of_one = event_price(once) - event_price("any(visit)")
+    assert of_one == 3 * rows
+    assert event_price(twice) - event_price(once) > of_one
+    again = event_price("count(stay where days > 2) between 3 and 5")
+    assert again - event_price("count(stay where days > 2) >= 3") < EVENTFUL.places * 5
+    more = Declared(EVENTFUL.places, {**EVENTFUL.tables, "stay": 2 * rows})
+    assert event_price(once, more) == event_price(once) + 3 * rows
+    assert event_price("any(visit where days > 2)", more) == event_price("any(visit where days > 2)")
+
+
+def test_a_long_list_is_paid_for_like_events() -> None:
+    """By its declared values, however many codes are named; what is said of one list by several parts is counted once."""
+    codes = ", ".join(f"'c{number:03}'" for number in range(0, 90, 2))
+    values = EVENTFUL.tables["diagnosis"]
+    assert (
+        event_price(f"diagnosis in ({codes})") == event_price("drug is null") + values * (8 + 2) + EVENTFUL.places * 39
+    )
+    joined = event_price("diagnosis = 'c001' or diagnosis = 'c003' or diagnosis = 'c005'")
+    assert joined == event_price("diagnosis in ('c001', 'c003', 'c005')")
+
+
+def test_households_are_paid_for_by_their_members() -> None:
+    """Every pass goes over the declared people, and what is found is gathered by place."""
+    homes = Declared(DECLARED_STEP, {"people": 4 * DECLARED_STEP})
+    for criteria in ("age >= 3", "age >= 3 and sex = 'f'"):
+        asked = about(criteria)
+        by_place = price(asked, WHOLE_MILLIONTHS, Declared(DECLARED_STEP), event_worlds.HOUSEHOLDS)
+        assert price(asked, WHOLE_MILLIONTHS, homes, event_worlds.HOUSEHOLDS) > 3 * by_place
+    assert homes.least_forward_delay_ms == least_forward_delay_ms(4 * DECLARED_STEP)
