@@ -175,6 +175,7 @@ _FOR_OPERATOR = frozenset({"FORMAT_OLD", "FORMAT_UNKNOWN", "INTEGRITY", "ROLLED_
 _ENDS_TICKET = frozenset(
     {
         "BUDGET_EXHAUSTED",
+        "DICTIONARY_CHANGED",
         "POLICY_MISMATCH",
         "QUESTION_SYNTAX",
         "QUOTA_REACHED",
@@ -530,9 +531,8 @@ REASONS: Mapping[str, Reason] = {
     ),
     "DICTIONARY_CHANGED": Reason(
         RefusedError,
-        "The {role} agency's data was loaded under another dictionary than the one that its program has now.",
-        "Nothing was charged. Its operator loads the data again from its source ('tripartite {role} load'); if a newer program "
-        "has loaded it, its operator starts the node again instead, under that program.",
+        "The question was written with another dictionary of the {role} agency than the one in force: {changes}",
+        "Nothing was charged. Ask again: the dictionary in force is fetched by itself.",
     ),
     "LOADING": Reason(RefusedError, "Another load is under way in this home.", "Wait for it to end, then try again."),
     "POLICY_TOO_NARROW": Reason(

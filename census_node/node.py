@@ -22,7 +22,7 @@ from broker_common.storage.dictionaries import Dictionaries
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Slots, encode_entry
+from broker_common.tlog.entries import DictionaryAdopted, Slots, encode_entry
 from broker_common.values import Clock, Randomness, parse_base64
 from census_node.ledger.book import LedgerBook
 from census_node.ledger.passes import Passes
@@ -190,6 +190,22 @@ class CensusNode:
             in_force(state)
             return self._dictionaries.of_load(state, state.load)
 
+    def dictionary_to_publish(self, known: bytes) -> tuple[DictionaryAdopted, bytes, str]:
+        """What questions may speak of, see `Dictionaries.to_publish`, and the census release.
+
+        Raises:
+            RefusedError: NOTHING_LOADED.
+        """
+        with self.journal.reading() as state:
+            release = in_force(state).census_release
+            return *self._dictionaries.to_publish(state, known), release
+
+    def _verify_dictionary(self, ticket: VerifiedTicket) -> Dictionary:
+        with self.journal.reading() as state:
+            now = state.dictionaries[state.load]
+            ticket.verify_dictionary("census", now, lambda named: self._dictionaries.changes(state, named, now))
+            return self._dictionaries.adopted(state, now)
+
     def signed_policy(self) -> policy_pb2.SignedPolicy:
         """The policy in force with the agency's signature, as it was adopted."""
         with self.journal.reading() as state:
@@ -212,7 +228,7 @@ class CensusNode:
             census_release=now.census_release,
             now_ms=self.journal.now(),
             verify_open=self._verify_open,
-            dictionary=self.dictionary(),
+            verify_dictionary=self._verify_dictionary,
             verify_slot=self._verify_slot,
             is_charged=self._is_charged,
             roster=self.rosters.usable,

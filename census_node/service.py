@@ -24,6 +24,7 @@ from broker_common.privacy.policy import Policy
 from broker_common.query.messages import parse_message
 from broker_common.rpc.callers import caller
 from broker_common.rpc.channel import PROCEED
+from broker_common.rpc.dictionaries import adoption_to_wire, parts_of
 from broker_common.rpc.news import News, NewsOf
 from broker_common.rpc.server import StopSignal, log_unforeseen
 from broker_common.stages import Report, recording
@@ -164,13 +165,14 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
 
     async def GetDictionary(
         self, request: census_service_pb2.CensusServiceGetDictionaryRequest, context: Context
-    ) -> census_service_pb2.CensusServiceGetDictionaryResponse:
-        del request, context
-        now = await self._node.journal.glance(self._node.in_force)
-        dictionary = await asyncio.to_thread(self._node.dictionary)
-        return census_service_pb2.CensusServiceGetDictionaryResponse(
-            dictionary=dictionary.to_wire(), census_release=now.census_release
+    ) -> AsyncIterator[census_service_pb2.CensusServiceGetDictionaryResponse]:
+        del context
+        adoption, document, release = await asyncio.to_thread(self._node.dictionary_to_publish, request.known)
+        yield census_service_pb2.CensusServiceGetDictionaryResponse(
+            adoption=adoption_to_wire(adoption), census_release=release
         )
+        for part in parts_of(document):
+            yield census_service_pb2.CensusServiceGetDictionaryResponse(part=part)
 
     async def Quote(
         self, request: census_service_pb2.QuoteRequest, context: Context

@@ -45,7 +45,7 @@ from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.open_loads import OpenLoads
 from broker_common.storage.registration import own_card
-from broker_common.tlog.entries import Forwarded, Refused, ReportedCharge, Settled, Submitted
+from broker_common.tlog.entries import DictionaryAdopted, Forwarded, Refused, ReportedCharge, Settled, Submitted
 from broker_common.tlog.health_state import AcceptedTicket, HealthState
 from broker_common.values import Clock, Randomness, base64_text
 from health_node.cohort_figures import CohortBands
@@ -123,7 +123,13 @@ class HealthNode:
         ticket = verify_ticket(request.ticket, researchers=self._researchers(), caller=caller)
         with self.journal.reading() as state:
             known = state.tickets.get(ticket.hash.hex())
-            dictionary = self._dictionary_of(state, state.load if known is None else known.submission.load)
+            load = state.load if known is None else known.submission.load
+            dictionary = self._dictionary_of(state, load)
+            if known is None and load:
+                in_force = state.dictionaries[load]
+                ticket.verify_dictionary(
+                    "health", in_force, lambda named: self._dictionaries.changes(state, named, in_force)
+                )
         declared = None
         # A ticket that was accepted once goes on to its end, whatever has expired or changed meanwhile.
         if known is None:
@@ -287,14 +293,14 @@ class HealthNode:
                 if load == self.load_in_force():
                     raise
 
-    def published_dictionary(self) -> Dictionary:
-        """What criteria may speak of.
+    def dictionary_to_publish(self, known: bytes) -> tuple[DictionaryAdopted, bytes]:
+        """What criteria may speak of; see `Dictionaries.to_publish`.
 
         Raises:
             RefusedError: NOTHING_ADOPTED.
         """
         with self.journal.reading() as state:
-            return self._dictionaries.named(self._dictionaries.published(state).document)
+            return self._dictionaries.to_publish(state, known)
 
     def _dictionary_of(self, state: HealthState, load: str) -> Dictionary:
         """That of a load; before the first one, that of the next."""

@@ -26,6 +26,7 @@ from broker_common.privacy.policy import Policy
 from broker_common.query.messages import refuse_unknown_fields
 from broker_common.query.ticket import VerifiedTicket
 from broker_common.rpc.callers import caller
+from broker_common.rpc.dictionaries import adoption_to_wire, parts_of
 from broker_common.rpc.server import StopSignal, log_unforeseen
 from broker_common.rpc.status import broker_error
 from broker_common.stages import Report, recording, stage
@@ -151,10 +152,12 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
 
     async def GetDictionary(
         self, request: health_service_pb2.HealthServiceGetDictionaryRequest, context: Context
-    ) -> health_service_pb2.HealthServiceGetDictionaryResponse:
-        del request, context
-        dictionary = await asyncio.to_thread(self._node.published_dictionary)
-        return health_service_pb2.HealthServiceGetDictionaryResponse(dictionary=dictionary.to_wire())
+    ) -> AsyncIterator[health_service_pb2.HealthServiceGetDictionaryResponse]:
+        del context
+        adoption, document = await asyncio.to_thread(self._node.dictionary_to_publish, request.known)
+        yield health_service_pb2.HealthServiceGetDictionaryResponse(adoption=adoption_to_wire(adoption))
+        for part in parts_of(document):
+            yield health_service_pb2.HealthServiceGetDictionaryResponse(part=part)
 
     async def Submit(
         self, request: health_service_pb2.SubmitRequest, context: Context

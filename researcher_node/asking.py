@@ -21,11 +21,12 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from grpc import aio
-from grpc.aio import AioRpcError
+from grpc.aio import AioRpcError, UnaryStreamCall
 from tripartite.v1 import (
     census_service_pb2,
     census_service_pb2_grpc,
     condition_pb2,
+    dictionary_pb2,
     health_service_pb2,
     health_service_pb2_grpc,
     log_service_pb2,
@@ -49,18 +50,21 @@ from broker_common.query.certainty import Certainty, certainty
 from broker_common.query.condition import Condition
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import AskedOf, Dictionary
+from broker_common.query.dictionary_document import MAX_DOCUMENT_BYTES
 from broker_common.query.messages import parse_message
 from broker_common.query.question import Question, parse_question
 from broker_common.query.quote import VerifiedQuote, verify_quote
 from broker_common.query.ticket import sign_ticket
 from broker_common.rpc.cards import fetch_card, policy_from_wire
 from broker_common.rpc.channel import Peer, open_channel
+from broker_common.rpc.dictionaries import adopted_dictionary, adoption_from_wire
 from broker_common.rpc.status import broker_error, calling
 from broker_common.values import QUERY_ID_BYTES, Clock, Randomness
 from researcher_node.answers import Answers, AskedQuestion
 from researcher_node.asked_of import part_of
 from researcher_node.census_log import CensusLog
 from researcher_node.composing import compose_question
+from researcher_node.dictionaries import KeptDictionaries, name_of
 from researcher_node.other_side import OTHER, may_be_for_other, pointed
 from researcher_node.policies import Policies
 from researcher_node.slots import verify_slot
@@ -68,6 +72,8 @@ from researcher_node.trust import Trust
 
 # For one call that is answered at once, and for the health node to take a question.
 _CALL_SECONDS = 15.0
+# For a dictionary of many codes to arrive.
+_FETCH_SECONDS = 120.0
 # The census node may hold a call for an answer that is not out yet.
 _COLLECT_HOLD_MS = 10_000
 # Between looks into our own store: twice as long every time, up to the longest.
@@ -88,6 +94,13 @@ _STAGES = (
 _PLAIN_NUMBER = re.compile(r"[0-9]{0,9}\.?[0-9]{1,18}")
 
 ResultT = TypeVar("ResultT")
+PartT = TypeVar(
+    "PartT",
+    health_service_pb2.HealthServiceGetDictionaryResponse,
+    census_service_pb2.CensusServiceGetDictionaryResponse,
+)
+# Told which agency has another dictionary than when it was last asked, and its version.
+DictionaryHandler = Callable[[Role, int], None]
 StageHandler = Callable[[health_service_pb2.Stage.ValueType], None]
 # Told how many seconds pass until a busy node is asked again.
 BusyHandler = Callable[[float], None]
@@ -250,8 +263,10 @@ class Session(AbstractAsyncContextManager["Session"]):
         tls: Callable[[], TlsCredentials],
         answers: Answers,
         policies: Policies,
+        dictionaries: KeptDictionaries,
         clock: Clock,
         randomness: Randomness,
+        on_dictionary: DictionaryHandler = lambda _role, _version: None,
     ) -> None:
         self._researcher_id = researcher_id
         self._ticket_key = ticket_key
@@ -264,6 +279,8 @@ class Session(AbstractAsyncContextManager["Session"]):
         self._read_with: dict[Role, Dictionary] = {}
         self._answers = answers
         self._policies = policies
+        self._kept = dictionaries
+        self._on_dictionary = on_dictionary
         self._clock = clock
         self._randomness = randomness
         self._stack = AsyncExitStack()
@@ -315,14 +332,33 @@ class Session(AbstractAsyncContextManager["Session"]):
         return Dictionaries(await self._health_dictionary(), *await self._census_dictionary())
 
     async def _health_dictionary(self) -> Dictionary:
-        request = health_service_pb2.HealthServiceGetDictionaryRequest()
-        response = await calling("health", (await self._health()).GetDictionary(request, timeout=_CALL_SECONDS))
-        return Dictionary.from_wire(response.dictionary)
+        kept = self._kept.document("health")
+        request = health_service_pb2.HealthServiceGetDictionaryRequest(known=name_of(kept))
+        call = (await self._health()).GetDictionary(request, timeout=_FETCH_SECONDS)
+        first, document = await calling("health", _received(call))
+        return self._taken("health", first.adoption, kept, document)
 
     async def _census_dictionary(self) -> tuple[Dictionary, str]:
-        request = census_service_pb2.CensusServiceGetDictionaryRequest()
-        response = await calling("census", (await self._census()).GetDictionary(request, timeout=_CALL_SECONDS))
-        return Dictionary.from_wire(response.dictionary), response.census_release
+        kept = self._kept.document("census")
+        request = census_service_pb2.CensusServiceGetDictionaryRequest(known=name_of(kept))
+        call = (await self._census()).GetDictionary(request, timeout=_FETCH_SECONDS)
+        first, document = await calling("census", _received(call))
+        return self._taken("census", first.adoption, kept, document), first.census_release
+
+    def _taken(self, role: Role, word: dictionary_pb2.SignedAdoption, kept: bytes, sent: bytes) -> Dictionary:
+        """SECURITY: what its agency has not signed would have the researcher ask something else than they read."""
+        try:
+            keys = self._trust.card(role).verify_keys(Purpose.IDENTITY, self._clock())
+            dictionary = adopted_dictionary(sent or kept, adoption_from_wire(word, keys))
+        except InvalidRequestError as error:
+            raise PeerUnavailableError(
+                "PEER_MISBEHAVED", peer=role, problem="a dictionary that its agency did not sign"
+            ) from error
+        if sent:
+            self._kept.put(role, sent)
+            if kept:
+                self._on_dictionary(role, dictionary.version)
+        return dictionary
 
     async def _read(self, role: Role, text: str, parse: Callable[[str, Dictionary], ResultT]) -> ResultT:
         """What `parse` makes of a text with a node's dictionary: the one this session read with last, or else the present one."""
@@ -444,6 +480,7 @@ class Session(AbstractAsyncContextManager["Session"]):
             PeerUnavailableError: PEER_MISBEHAVED, among others a noise slot that nobody has committed to.
         """
         condition = await self._read("health", wanted.where, parse_condition)
+        read_with = self._read_with["health"].hash
         deadline = asyncio.get_running_loop().time() + wait_seconds
         pauses = _Pauses(on_busy, passing=frozenset({"TOO_MANY_QUOTES"}))
         quoted = await _patiently(lambda: self.quote(wanted.count, wanted.precision), deadline, pauses)
@@ -466,6 +503,8 @@ class Session(AbstractAsyncContextManager["Session"]):
             policy_hash=offered.policy_hash,
             noise_slot=offered.noise_slot,
             expires_ms=offered.expires_ms,
+            health_dictionary=read_with,
+            census_dictionary=self._read_with["census"].hash,
         )
         asked = AskedQuestion(
             query=body.query_id.hex(),
@@ -617,6 +656,9 @@ class Session(AbstractAsyncContextManager["Session"]):
             failure = broker_error(error, "health")
         finally:
             call.cancel()
+        if failure.code == "DICTIONARY_CHANGED":
+            # The next question is read with what is in force by now.
+            self._read_with.clear()
         # Once the health node has taken the question, losing sight of it is no failure: the answer may still come.
         if not accepted or failure.code != "PEER_UNAVAILABLE":
             raise failure
@@ -722,6 +764,26 @@ async def _beside(work: Coroutine[Any, Any, ResultT]) -> AsyncIterator[asyncio.T
         if not task.cancelled():
             # Marks an error as seen: whoever wanted it has it.
             task.exception()
+
+
+async def _received(call: UnaryStreamCall[Any, PartT]) -> tuple[PartT, bytes]:
+    """The first message of a dictionary, and all of its document."""
+    try:
+        first: PartT | None = None
+        parts, size = list[bytes](), 0
+        async for message in call:
+            if first is None:
+                first = message
+                continue
+            parts.append(message.part)
+            size += len(message.part)
+            if size > MAX_DOCUMENT_BYTES:
+                break
+    finally:
+        call.cancel()
+    if first is None or size > MAX_DOCUMENT_BYTES:
+        raise _lie("a dictionary that is none")
+    return first, b"".join(parts)
 
 
 def _question_and_part(count: str, dictionary: Dictionary) -> tuple[Question, AskedOf | None]:

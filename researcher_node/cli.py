@@ -77,6 +77,10 @@ def commands() -> None:
 commands.add_command(estimate)
 
 
+def _say_dictionary(role: str, version: int) -> None:
+    say(said(texts.NEW_DICTIONARY, role=said(role), version=version))
+
+
 @commands.command()
 @home_option
 @json_option
@@ -93,7 +97,7 @@ def dictionary(home: Path, as_json: bool, variable: str | None, word: str | None
 
     async def fetch(opened: ResearcherHome) -> Dictionaries:
         with closing(opened.open_answers()) as store:
-            async with opened.session(store) as session:
+            async with opened.session(store, on_dictionary=_say_dictionary) as session:
                 return await session.dictionaries()
 
     result, text = looked_up(asyncio.run(fetch(ResearcherHome(home))), variable, word, under)
@@ -118,7 +122,7 @@ def quote(
 
     async def fetch(opened: ResearcherHome) -> tuple[Quoted, Policy]:
         with closing(opened.open_answers()) as store:
-            async with opened.session(store) as session:
+            async with opened.session(store, on_dictionary=_say_dictionary) as session:
                 question = await session.question(counts, of_all=of is not None)
                 quoted = await session.quote(question.text, precision)
                 return quoted, await session.policy_named(quoted.offer.body.policy_hash)
@@ -183,7 +187,10 @@ def ask(
         study = opened.config.project if project is None else project
         verify_identifier("--project", study)
         wish = Wish(where, counts, of is not None, precision, parse_fraction(fraction), study, label or "")
-    with closing(opened.open_answers()) as store, running(session := opened.session(store)) as run:
+    with (
+        closing(opened.open_answers()) as store,
+        running(session := opened.session(store, on_dictionary=_say_dictionary)) as run,
+    ):
         warnings: Sequence[Warned] = ()
         if wish is None:
             before = store.get(again or "")
@@ -348,7 +355,7 @@ async def _collect(opened: ResearcherHome, store: Answers, queries: Collection[s
     An answer that does not hold keeps nobody from the others; it is the failure at the end.
     """
     failure: BrokerError | None = None
-    async with opened.session(store) as session:
+    async with opened.session(store, on_dictionary=_say_dictionary) as session:
         for asked in store.all():
             # Also what was refused: a ticket that was charged may have been refused when it came again.
             if asked.state in {"pending", "refused"} and (not queries or asked.query in queries):
@@ -384,7 +391,7 @@ async def _check(opened: ResearcherHome, store: Answers, queries: Collection[str
     """Compare the receipts of these queries with the census log as it is now."""
     from researcher_node.checking import check_receipts
 
-    async with opened.session(store) as session:
+    async with opened.session(store, on_dictionary=_say_dictionary) as session:
         try:
             # A witness key that is new is heard of before its first cosignature is met.
             await session.meet("health")

@@ -26,8 +26,9 @@ from broker_common.storage.registration import read_card
 from broker_common.tlog.membership import Registration
 from broker_common.tlog.note import NoteVerifier
 from researcher_node.answers import Answers, CensusKeys
-from researcher_node.asking import Party, Session
+from researcher_node.asking import DictionaryHandler, Party, Session
 from researcher_node.config import ResearcherConfig
+from researcher_node.dictionaries import KeptDictionaries
 from researcher_node.policies import Policies
 from researcher_node.seen import SeenCheckpoint
 from researcher_node.trust import AGENCIES, Trust
@@ -125,8 +126,8 @@ class ResearcherHome:
         keys = CensusKeys(answer=lambda: self.trust.card("census").verify_keys(Purpose.ANSWER, self._clock()), log=log)
         return Answers(self.home.path / _ANSWERS, keys, self._clock)
 
-    def session(self, answers: Answers) -> Session:
-        """A session with both nodes, to be entered."""
+    def session(self, answers: Answers, *, on_dictionary: DictionaryHandler = lambda _role, _version: None) -> Session:
+        """A session with both nodes, to be entered; `on_dictionary` is told of a dictionary that has changed."""
         config = self.config
         return Session(
             researcher_id=config.researcher_id,
@@ -138,6 +139,8 @@ class ResearcherHome:
             tls=self._tls,
             answers=answers,
             policies=self.policies,
+            dictionaries=KeptDictionaries(self.home.path / "dictionaries"),
+            on_dictionary=on_dictionary,
             clock=self._clock,
             randomness=os.urandom,
         )

@@ -94,6 +94,7 @@ EXPIRED = "the census node kept its answer until the retention ended and has rem
 
 NEGATIVE = "A count below zero is noise around a small number: read it as 'few or none'."
 
+NEW_DICTIONARY = "The {role} agency has another dictionary than when it was last asked: version {version}."
 DICTIONARIES = """\
 --where: health columns
 

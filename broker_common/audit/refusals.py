@@ -232,6 +232,10 @@ def _is_other_release(refusal: Refusal, state: CensusState, _held: _Held) -> boo
     return hash_bytes(state.release.encode()).hex() != refusal.release
 
 
+def _is_other_dictionary(refusal: Refusal, state: CensusState, _held: _Held) -> bool:
+    return state.dictionaries.get(state.load) != refusal.dictionary
+
+
 def _is_other_scale(refusal: Refusal, state: CensusState, _held: _Held) -> bool:
     return state.policy is not None and refusal.scale not in state.policy.scales
 
@@ -272,6 +276,7 @@ def _is_quota_reached(refusal: Refusal, state: CensusState, held: _Held) -> bool
 
 _RULES: dict[str, Callable[[Refusal, CensusState, _Held], bool]] = {
     "BUDGET_EXHAUSTED": _is_spent,
+    "DICTIONARY_CHANGED": _is_other_dictionary,
     "POLICY_MISMATCH": _is_other_policy,
     "QUOTA_REACHED": _is_quota_reached,
     "RELEASE_MISMATCH": _is_other_release,

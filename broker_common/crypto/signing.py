@@ -44,19 +44,30 @@ class Purpose(Enum):
     QUOTE = "quote"
     # Signed with the identity key, under a prefix of its own: which dictionary the agency loads its data under.
     DICTIONARY = "adopted-dictionary"
+    # Of the form before dictionaries had a place in it.
+    TICKET_BEFORE = "ticket-before"
 
     @property
     def key(self) -> Purpose:
         """The purpose of the key that signs it: no card lists a key for quotes, or for dictionaries."""
-        return {Purpose.QUOTE: Purpose.ANSWER, Purpose.DICTIONARY: Purpose.IDENTITY}.get(self, self)
+        return _KEYS.get(self, self)
 
     @property
     def prefix(self) -> bytes:
         # C2SP fixes the bytes that notes and cosignatures are signed over; such a key signs nothing else.
         is_c2sp = self in {Purpose.LOG, Purpose.WITNESS}
-        # What tickets and receipts say has changed once; the other documents carry a format number or never did.
-        version = 2 if self in {Purpose.TICKET, Purpose.ANSWER} else 1
+        if self is Purpose.TICKET_BEFORE:
+            return b"tripartite/ticket/v2\0"
+        # What tickets and receipts say has changed; the other documents carry a format number or never did.
+        version = {Purpose.TICKET: 3, Purpose.ANSWER: 2}.get(self, 1)
         return b"" if is_c2sp else f"tripartite/{self.value}/v{version}\0".encode("ascii")
+
+
+_KEYS = {
+    Purpose.QUOTE: Purpose.ANSWER,
+    Purpose.DICTIONARY: Purpose.IDENTITY,
+    Purpose.TICKET_BEFORE: Purpose.TICKET,
+}
 
 
 @dataclass(frozen=True, slots=True)

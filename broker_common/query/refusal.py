@@ -29,12 +29,14 @@ _HashOrNone = Annotated[str, Meta(pattern=r"\A([0-9a-f]{64})?\Z")]
 _Name = Annotated[str, Meta(min_length=1, max_length=_MAX_NAME_CHARACTERS)]
 
 
-class Refusal(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Refusal(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """One refusal. Signed under `Purpose.REFUSAL`."""
 
     code: Annotated[str, Meta(pattern=r"\A[A-Z_]{1,64}\Z")]
     # Of the noise slot that the ticket names; empty where that is no commitment.
     commitment: _HashOrNone
+    # Hash of the census dictionary that the ticket names; not there if it names none.
+    dictionary: _HashOrNone = ""
     expires_ms: _Count
     # Whose sample it was.
     health: _Name
@@ -96,6 +98,7 @@ def refusal_of(
     refusal = Refusal(
         code=code,
         commitment=commitment.hex() if len(commitment) == HASH_BYTES else "",
+        dictionary=body.census_dictionary.hex() if len(body.census_dictionary) == HASH_BYTES else "",
         expires_ms=_bounded(body.expires_ms),
         health=health,
         log=log,

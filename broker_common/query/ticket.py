@@ -5,7 +5,7 @@ Signatures cover the exact bytes carried, never a re-encoding. A ticket is known
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tripartite.v1 import ticket_pb2
@@ -13,8 +13,8 @@ from tripartite.v1 import ticket_pb2
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
 from broker_common.crypto.sealing import SEALING_KEY_BYTES, SealingKey
-from broker_common.crypto.signing import SigningKey, VerifyKey, key_named
-from broker_common.errors import InvalidRequestError
+from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey, key_named
+from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.query.messages import parse_message
 from broker_common.query.question import spelled_question
 from broker_common.values import HASH_BYTES, QUERY_ID_BYTES
@@ -69,6 +69,15 @@ class VerifiedTicket:
         if self.body.policy_hash != policy_hash:
             raise InvalidRequestError("POLICY_MISMATCH")
 
+    def verify_dictionary(self, role: str, dictionary: str, changed: Callable[[str], str]) -> None:
+        """Raise DICTIONARY_CHANGED unless the ticket was written with this dictionary of the agency, by its hash.
+
+        `changed` says what is otherwise since the one that the ticket names, by its hash.
+        """
+        named = {"health": self.body.health_dictionary, "census": self.body.census_dictionary}[role].hex()
+        if named != dictionary:
+            raise RefusedError("DICTIONARY_CHANGED", role=role, changes=changed(named))
+
     def verify_release(self, census_release: str) -> None:
         """Raise RELEASE_MISMATCH unless the ticket asks about this census release."""
         if self.body.census_release != census_release:
@@ -78,7 +87,13 @@ class VerifiedTicket:
 def sign_ticket(body: ticket_pb2.Ticket, key: SigningKey) -> ticket_pb2.SignedTicket:
     """The ticket as it travels."""
     signed_bytes = body.SerializeToString(deterministic=True)
-    return ticket_pb2.SignedTicket(ticket=signed_bytes, signature=key.sign(signed_bytes), key_id=key.key_id)
+    signature = key.sign(signed_bytes, purpose=_purpose_of(body))
+    return ticket_pb2.SignedTicket(ticket=signed_bytes, signature=signature, key_id=key.key_id)
+
+
+def _purpose_of(body: ticket_pb2.Ticket) -> Purpose:
+    """A ticket that names no dictionaries is of the form before, and signed under its prefix."""
+    return Purpose.TICKET if body.health_dictionary or body.census_dictionary else Purpose.TICKET_BEFORE
 
 
 def ticket_verified_before(signed: ticket_pb2.SignedTicket) -> VerifiedTicket:
@@ -112,7 +127,7 @@ def verify_ticket(
         raise InvalidRequestError("UNKNOWN_RESEARCHER", researcher=body.researcher_id[:64])
     # 3
     key = key_named(researcher.keys, signed.key_id, subject="ticket")
-    key.verify_signature(signed.ticket, signed.signature)
+    key.verify_signature(signed.ticket, signed.signature, purpose=_purpose_of(body))
     # 4
     if body.project_id not in researcher.projects:
         raise InvalidRequestError("UNKNOWN_PROJECT", project=body.project_id[:64], researcher=body.researcher_id)
@@ -125,6 +140,8 @@ def _verify_form(body: ticket_pb2.Ticket) -> None:
         problem = "the query id is not 16 bytes"
     elif len(body.criteria_commitment) != HASH_BYTES or len(body.policy_hash) != HASH_BYTES:
         problem = "a hash is not 32 bytes"
+    elif {len(body.health_dictionary), len(body.census_dictionary)} not in ({0}, {HASH_BYTES}):
+        problem = "the hashes of the dictionaries are not 32 bytes"
     elif not 1 <= body.fraction_millionths <= WHOLE_MILLIONTHS:
         problem = "the sampling fraction is not between one millionth and one"
     elif body.scale < 1:

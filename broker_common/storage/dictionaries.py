@@ -11,13 +11,19 @@ from pathlib import Path
 
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
+from broker_common.language import joined, phrase
 from broker_common.query.dictionary import Dictionary
+from broker_common.query.dictionary_changes import changes
 from broker_common.query.dictionary_document import adoption_of, dictionary_document, parse_dictionary_document
 from broker_common.storage.durable import make_folder, replace_file
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import StoreStateT
 from broker_common.tlog.entries import DictionaryAdopted
 from broker_common.tlog.replay import FORMAT_VERSION, StoreState
+
+UNKNOWN_BEFORE = "the agency does not know the one that it was written with."
+# Of all changes together, in the words of one error.
+_MOST_TOLD_CHARACTERS = 400
 
 
 class Dictionaries:
@@ -70,6 +76,29 @@ class Dictionaries:
         if adoption is None:
             raise RefusedError("NOTHING_ADOPTED", role=state.role)
         return adoption
+
+    def to_publish(self, state: StoreState, known: bytes) -> tuple[DictionaryAdopted, bytes]:
+        """What researchers are told: the agency's word and the document; no document if it is the one that they know.
+
+        Raises:
+            RefusedError: NOTHING_ADOPTED.
+            InternalError: INTEGRITY.
+        """
+        adoption = self.published(state)
+        return adoption, b"" if adoption.document == known.hex() else self.document(adoption.document)
+
+    def changes(self, state: StoreState, before: str, now: str) -> str:
+        """What is otherwise under the second of two meanings, by their hashes, in so many words as an error has room for."""
+        if before not in state.adopted_dictionaries:
+            return phrase(UNKNOWN_BEFORE)
+        found = changes(self.adopted(state, before), self.adopted(state, now))
+        sentences = [change.sentence for change in found if change.needs_load]
+        told: list[str] = []
+        for sentence in sentences:
+            if sum(map(len, told)) + len(sentence) > _MOST_TOLD_CHARACTERS:
+                return joined(" ", [*told, "..."])
+            told.append(sentence)
+        return joined(" ", told)
 
     def named(self, document: str) -> Dictionary:
         """The one of a document, by its SHA-256.

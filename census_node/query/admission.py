@@ -43,8 +43,8 @@ class Gate:
     now_ms: int
     # Raises when the service has told that it is shut down.
     verify_open: Callable[[], None]
-    # What questions are read with: the dictionary of the load in force.
-    dictionary: Dictionary
+    # What a ticket's question is read with; raises when that is not what the ticket names.
+    verify_dictionary: Callable[[VerifiedTicket], Dictionary]
     # Raises when the ticket's slot does not serve it.
     verify_slot: Callable[[VerifiedTicket], None]
     # True for the hash of a ticket that was charged before.
@@ -212,9 +212,10 @@ def _verify_in_force(ticket: VerifiedTicket, gate: Gate) -> Question:
     ticket.verify_fresh(gate.now_ms)
     ticket.verify_policy(gate.policy.hash)
     ticket.verify_release(gate.census_release)
+    dictionary = gate.verify_dictionary(ticket)
     scale = ticket.body.scale
     if scale not in gate.policy.scales:
         raise RefusedError("SCALE_REFUSED", scale=scale, scales=scales_text(gate.policy.scales))
-    question = question_from_wire(ticket.body.question, gate.dictionary)
+    question = question_from_wire(ticket.body.question, dictionary)
     gate.verify_slot(ticket)
     return question

@@ -48,6 +48,7 @@ from health_node.config import LimitConfig as HealthLimits
 from health_node.service import HealthService
 from researcher_node.answers import Answers
 from researcher_node.asking import Party, Session
+from researcher_node.dictionaries import KeptDictionaries
 from researcher_node.opening import InboxService
 from researcher_node.policies import Policies
 from researcher_node.trust import Trust
@@ -249,6 +250,7 @@ class Loopback:
             tls=lambda: self.tls[OWNER],
             answers=answers or self.answers,
             policies=Policies(self.world.directory / "policies"),
+            dictionaries=KeptDictionaries(self.world.directory / "dictionaries"),
             clock=system_clock,
             randomness=self.world.randomness,
         )

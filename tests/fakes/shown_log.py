@@ -68,6 +68,8 @@ class Asked:
             policy_hash=POLICY_HASH,
             noise_slot=slot,
             expires_ms=census.clock() + 60_000,
+            health_dictionary=bytes(32),
+            census_dictionary=bytes(32),
         )
         self.query = body.query_id.hex()
         self.body = body

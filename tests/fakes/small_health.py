@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 import numpy as np
-from fakes.dictionaries import HEALTH_DICTIONARY
+from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.logs import ALICE, CENSUS, HEALTH, ORIGIN, POLICY_KEY, SIGNER, party
 from fakes.logs import policy as make_policy
 from fakes.samples import whom
@@ -522,6 +522,8 @@ class SmallHealth:
             criteria_commitment=commit_criteria(nonce, canonical_bytes(condition)),
             answer_key=OpeningKey.generate(os.urandom).sealing_key.raw,
             policy_hash=self.policy.hash,
+            health_dictionary=HEALTH_DICTIONARY.hash,
+            census_dictionary=CENSUS_DICTIONARY.hash,
             noise_slot=ticket_pb2.NoiseSlot(number=number, commitment=bytes(32), checkpoint="c"),
             expires_ms=now_ms() + 3_600_000,
         )

@@ -299,6 +299,8 @@ class World:
         self._closing: list[Callable[[], None]] = []
         # What each agency adopts and loads its data under.
         self.census_dictionary, self.health_dictionary = dictionaries
+        # What each agency's data in force was loaded under.
+        self.census_in_force, self.health_in_force = dictionaries
         self.census_folder = directory / "census"
         self.health_folder = directory / "health"
         self._make_census()
@@ -649,6 +651,7 @@ class World:
             dictionary=registry.dictionary,
             with_entry=with_entry,
         )
+        self.census_in_force = registry.dictionary
 
     def crash_census(self) -> CensusNode:
         """Kill the census node here and now: another one starts on a copy of the bytes that its files hold."""
@@ -741,6 +744,7 @@ class World:
                 loads.file(load), self._health_records(people), self.health_dictionary, places=self.places
             )
             loads.put_in_force(journal, load, release, self.linkage, os.urandom, dictionary=self.health_dictionary)
+        self.health_in_force = self.health_dictionary
         health_loads.forget_old_loads(journal, loads)
         journal.close()
         return load
@@ -804,13 +808,15 @@ class World:
             query_id=os.urandom(QUERY_ID_BYTES),
             researcher_id=researcher,
             project_id=PROJECT,
-            question=parse_question(FRENCH, self.census_dictionary).to_wire(),
+            question=parse_question(FRENCH, self.census_in_force).to_wire(),
             census_release=RELEASE,
             scale=scale,
             fraction_millionths=WHOLE_MILLIONTHS,
             policy_hash=self.policy.hash,
             noise_slot=self.offered.get(number, ticket_pb2.NoiseSlot(number=number)),
             expires_ms=self.census.journal.now() + self.policy.quote_lifetime_ms,
+            health_dictionary=self.health_in_force.hash,
+            census_dictionary=self.census_in_force.hash,
         )
 
     def order(
@@ -826,7 +832,7 @@ class World:
         """A ticket of `researcher`, changed by `change` before it is signed with `key` (by default their own)."""
         body = self.body(researcher, scale=scale, slot=slot)
         opening_key = OpeningKey.generate(os.urandom)
-        condition, nonce = parse_condition(where, self.health_dictionary), os.urandom(SALT_BYTES)
+        condition, nonce = parse_condition(where, self.health_in_force), os.urandom(SALT_BYTES)
         body.answer_key = opening_key.sealing_key.raw
         body.criteria_commitment = commit_criteria(nonce, canonical_bytes(condition))
         change(body)

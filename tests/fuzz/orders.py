@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from fakes.dictionaries import CENSUS_DICTIONARY
+from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.quotes import Offer
 from fakes.randomness import SeededRandomness
 from fakes.world import FRENCH, HEALTH, PROJECT, RELEASE, RESEARCHER, make_policy, make_pseudonyms
@@ -106,6 +106,8 @@ def _body() -> ticket_pb2.Ticket:
         policy_hash=POLICY.hash,
         noise_slot=ticket_pb2.NoiseSlot(number=7),
         expires_ms=NOW_MS + 60_000,
+        health_dictionary=HEALTH_DICTIONARY.hash,
+        census_dictionary=CENSUS_DICTIONARY.hash,
     )
 
 
@@ -338,7 +340,7 @@ _GATE = Gate(
     census_release=RELEASE,
     now_ms=NOW_MS,
     verify_open=lambda: None,
-    dictionary=CENSUS_DICTIONARY,
+    verify_dictionary=lambda _: CENSUS_DICTIONARY,
     verify_slot=lambda _: None,
     is_charged=lambda _: False,
     roster=_roster_in_force,

@@ -31,7 +31,7 @@ from tripartite.v1 import sample_pb2 as tripartite_dot_v1_dot_sample__pb2
 from tripartite.v1 import ticket_pb2 as tripartite_dot_v1_dot_ticket__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"tripartite/v1/census_service.proto\x12\rtripartite.v1\x1a\x1atripartite/v1/answer.proto\x1a\x1etripartite/v1/dictionary.proto\x1a\x1atripartite/v1/policy.proto\x1a\x19tripartite/v1/quote.proto\x1a\x1atripartite/v1/roster.proto\x1a\x1atripartite/v1/sample.proto\x1a\x1atripartite/v1/ticket.proto\"\x12\n\x10GetPolicyRequest\"@\n\x11GetPolicyResponse\x12+\n\x06policy\x18\x01 \x01(\x0b\x32\x1b.tripartite.v1.SignedPolicy\"#\n!CensusServiceGetDictionaryRequest\"k\n\"CensusServiceGetDictionaryResponse\x12-\n\ndictionary\x18\x01 \x01(\x0b\x32\x19.tripartite.v1.Dictionary\x12\x16\n\x0e\x63\x65nsus_release\x18\x02 \x01(\t\"H\n\x0cQuoteRequest\x12)\n\x08question\x18\x01 \x01(\x0b\x32\x17.tripartite.v1.Question\x12\r\n\x05scale\x18\x02 \x01(\r\"v\n\rQuoteResponse\x12\x12\n\nslot_index\x18\x01 \x01(\x04\x12\x12\n\nslot_entry\x18\x02 \x01(\x0c\x12\x12\n\nslot_proof\x18\x03 \x03(\x0c\x12)\n\x05quote\x18\x04 \x01(\x0b\x32\x1a.tripartite.v1.SignedQuote\"Q\n\x0c\x43ountRequest\x12)\n\x04head\x18\x01 \x01(\x0b\x32\x19.tripartite.v1.SampleHeadH\x00\x12\x0e\n\x04\x62its\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"p\n\rCountResponse\x12)\n\x07\x63harged\x18\x01 \x01(\x0b\x32\x16.tripartite.v1.ChargedH\x00\x12+\n\x08released\x18\x02 \x01(\x0b\x32\x17.tripartite.v1.ReleasedH\x00\x42\x07\n\x05\x65vent\"w\n\x11SendRosterRequest\x12-\n\x06header\x18\x01 \x01(\x0b\x32\x1b.tripartite.v1.RosterHeaderH\x00\x12+\n\x05\x66rame\x18\x02 \x01(\x0b\x32\x1a.tripartite.v1.RosterFrameH\x00\x42\x06\n\x04part\"\x14\n\x12SendRosterResponse\"3\n\x0e\x43ollectRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x0f\n\x07wait_ms\x18\x02 \x01(\r\">\n\x0f\x43ollectResponse\x12+\n\x06\x61nswer\x18\x01 \x01(\x0b\x32\x1b.tripartite.v1.SealedAnswer2\x80\x04\n\rCensusService\x12N\n\tGetPolicy\x12\x1f.tripartite.v1.GetPolicyRequest\x1a .tripartite.v1.GetPolicyResponse\x12t\n\rGetDictionary\x12\x30.tripartite.v1.CensusServiceGetDictionaryRequest\x1a\x31.tripartite.v1.CensusServiceGetDictionaryResponse\x12\x42\n\x05Quote\x12\x1b.tripartite.v1.QuoteRequest\x1a\x1c.tripartite.v1.QuoteResponse\x12\x46\n\x05\x43ount\x12\x1b.tripartite.v1.CountRequest\x1a\x1c.tripartite.v1.CountResponse(\x01\x30\x01\x12S\n\nSendRoster\x12 .tripartite.v1.SendRosterRequest\x1a!.tripartite.v1.SendRosterResponse(\x01\x12H\n\x07\x43ollect\x12\x1d.tripartite.v1.CollectRequest\x1a\x1e.tripartite.v1.CollectResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"tripartite/v1/census_service.proto\x12\rtripartite.v1\x1a\x1atripartite/v1/answer.proto\x1a\x1etripartite/v1/dictionary.proto\x1a\x1atripartite/v1/policy.proto\x1a\x19tripartite/v1/quote.proto\x1a\x1atripartite/v1/roster.proto\x1a\x1atripartite/v1/sample.proto\x1a\x1atripartite/v1/ticket.proto\"\x12\n\x10GetPolicyRequest\"@\n\x11GetPolicyResponse\x12+\n\x06policy\x18\x01 \x01(\x0b\x32\x1b.tripartite.v1.SignedPolicy\"2\n!CensusServiceGetDictionaryRequest\x12\r\n\x05known\x18\x01 \x01(\x0c\"\x81\x01\n\"CensusServiceGetDictionaryResponse\x12\x16\n\x0e\x63\x65nsus_release\x18\x02 \x01(\t\x12/\n\x08\x61\x64option\x18\x03 \x01(\x0b\x32\x1d.tripartite.v1.SignedAdoption\x12\x0c\n\x04part\x18\x04 \x01(\x0cJ\x04\x08\x01\x10\x02\"H\n\x0cQuoteRequest\x12)\n\x08question\x18\x01 \x01(\x0b\x32\x17.tripartite.v1.Question\x12\r\n\x05scale\x18\x02 \x01(\r\"v\n\rQuoteResponse\x12\x12\n\nslot_index\x18\x01 \x01(\x04\x12\x12\n\nslot_entry\x18\x02 \x01(\x0c\x12\x12\n\nslot_proof\x18\x03 \x03(\x0c\x12)\n\x05quote\x18\x04 \x01(\x0b\x32\x1a.tripartite.v1.SignedQuote\"Q\n\x0c\x43ountRequest\x12)\n\x04head\x18\x01 \x01(\x0b\x32\x19.tripartite.v1.SampleHeadH\x00\x12\x0e\n\x04\x62its\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"p\n\rCountResponse\x12)\n\x07\x63harged\x18\x01 \x01(\x0b\x32\x16.tripartite.v1.ChargedH\x00\x12+\n\x08released\x18\x02 \x01(\x0b\x32\x17.tripartite.v1.ReleasedH\x00\x42\x07\n\x05\x65vent\"w\n\x11SendRosterRequest\x12-\n\x06header\x18\x01 \x01(\x0b\x32\x1b.tripartite.v1.RosterHeaderH\x00\x12+\n\x05\x66rame\x18\x02 \x01(\x0b\x32\x1a.tripartite.v1.RosterFrameH\x00\x42\x06\n\x04part\"\x14\n\x12SendRosterResponse\"3\n\x0e\x43ollectRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x0f\n\x07wait_ms\x18\x02 \x01(\r\">\n\x0f\x43ollectResponse\x12+\n\x06\x61nswer\x18\x01 \x01(\x0b\x32\x1b.tripartite.v1.SealedAnswer2\x82\x04\n\rCensusService\x12N\n\tGetPolicy\x12\x1f.tripartite.v1.GetPolicyRequest\x1a .tripartite.v1.GetPolicyResponse\x12v\n\rGetDictionary\x12\x30.tripartite.v1.CensusServiceGetDictionaryRequest\x1a\x31.tripartite.v1.CensusServiceGetDictionaryResponse0\x01\x12\x42\n\x05Quote\x12\x1b.tripartite.v1.QuoteRequest\x1a\x1c.tripartite.v1.QuoteResponse\x12\x46\n\x05\x43ount\x12\x1b.tripartite.v1.CountRequest\x1a\x1c.tripartite.v1.CountResponse(\x01\x30\x01\x12S\n\nSendRoster\x12 .tripartite.v1.SendRosterRequest\x1a!.tripartite.v1.SendRosterResponse(\x01\x12H\n\x07\x43ollect\x12\x1d.tripartite.v1.CollectRequest\x1a\x1e.tripartite.v1.CollectResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,25 +43,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETPOLICYRESPONSE']._serialized_start=272
   _globals['_GETPOLICYRESPONSE']._serialized_end=336
   _globals['_CENSUSSERVICEGETDICTIONARYREQUEST']._serialized_start=338
-  _globals['_CENSUSSERVICEGETDICTIONARYREQUEST']._serialized_end=373
-  _globals['_CENSUSSERVICEGETDICTIONARYRESPONSE']._serialized_start=375
-  _globals['_CENSUSSERVICEGETDICTIONARYRESPONSE']._serialized_end=482
-  _globals['_QUOTEREQUEST']._serialized_start=484
-  _globals['_QUOTEREQUEST']._serialized_end=556
-  _globals['_QUOTERESPONSE']._serialized_start=558
-  _globals['_QUOTERESPONSE']._serialized_end=676
-  _globals['_COUNTREQUEST']._serialized_start=678
-  _globals['_COUNTREQUEST']._serialized_end=759
-  _globals['_COUNTRESPONSE']._serialized_start=761
-  _globals['_COUNTRESPONSE']._serialized_end=873
-  _globals['_SENDROSTERREQUEST']._serialized_start=875
-  _globals['_SENDROSTERREQUEST']._serialized_end=994
-  _globals['_SENDROSTERRESPONSE']._serialized_start=996
-  _globals['_SENDROSTERRESPONSE']._serialized_end=1016
-  _globals['_COLLECTREQUEST']._serialized_start=1018
-  _globals['_COLLECTREQUEST']._serialized_end=1069
-  _globals['_COLLECTRESPONSE']._serialized_start=1071
-  _globals['_COLLECTRESPONSE']._serialized_end=1133
-  _globals['_CENSUSSERVICE']._serialized_start=1136
-  _globals['_CENSUSSERVICE']._serialized_end=1648
+  _globals['_CENSUSSERVICEGETDICTIONARYREQUEST']._serialized_end=388
+  _globals['_CENSUSSERVICEGETDICTIONARYRESPONSE']._serialized_start=391
+  _globals['_CENSUSSERVICEGETDICTIONARYRESPONSE']._serialized_end=520
+  _globals['_QUOTEREQUEST']._serialized_start=522
+  _globals['_QUOTEREQUEST']._serialized_end=594
+  _globals['_QUOTERESPONSE']._serialized_start=596
+  _globals['_QUOTERESPONSE']._serialized_end=714
+  _globals['_COUNTREQUEST']._serialized_start=716
+  _globals['_COUNTREQUEST']._serialized_end=797
+  _globals['_COUNTRESPONSE']._serialized_start=799
+  _globals['_COUNTRESPONSE']._serialized_end=911
+  _globals['_SENDROSTERREQUEST']._serialized_start=913
+  _globals['_SENDROSTERREQUEST']._serialized_end=1032
+  _globals['_SENDROSTERRESPONSE']._serialized_start=1034
+  _globals['_SENDROSTERRESPONSE']._serialized_end=1054
+  _globals['_COLLECTREQUEST']._serialized_start=1056
+  _globals['_COLLECTREQUEST']._serialized_end=1107
+  _globals['_COLLECTRESPONSE']._serialized_start=1109
+  _globals['_COLLECTRESPONSE']._serialized_end=1171
+  _globals['_CENSUSSERVICE']._serialized_start=1174
+  _globals['_CENSUSSERVICE']._serialized_end=1688
 # @@protoc_insertion_point(module_scope)

@@ -64,12 +64,17 @@ Global___GetPolicyResponse: _TypeAlias = GetPolicyResponse  # noqa: Y015
 class CensusServiceGetDictionaryRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    KNOWN_FIELD_NUMBER: _builtins.int
+    known: _builtins.bytes
+    """SHA-256 of the document that the caller has; empty if it has none. The same one is not sent again."""
     def __init__(
         self,
+        *,
+        known: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["known", b"known"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -79,21 +84,25 @@ Global___CensusServiceGetDictionaryRequest: _TypeAlias = CensusServiceGetDiction
 class CensusServiceGetDictionaryResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    DICTIONARY_FIELD_NUMBER: _builtins.int
     CENSUS_RELEASE_FIELD_NUMBER: _builtins.int
+    ADOPTION_FIELD_NUMBER: _builtins.int
+    PART_FIELD_NUMBER: _builtins.int
     census_release: _builtins.str
-    """The census release that is loaded."""
+    """The census release that is loaded; in the first message only, like the adoption."""
+    part: _builtins.bytes
+    """In all others: a piece of the document, in order."""
     @_builtins.property
-    def dictionary(self) -> _dictionary_pb2.Dictionary: ...
+    def adoption(self) -> _dictionary_pb2.SignedAdoption: ...
     def __init__(
         self,
         *,
-        dictionary: _dictionary_pb2.Dictionary | None = ...,
         census_release: _builtins.str = ...,
+        adoption: _dictionary_pb2.SignedAdoption | None = ...,
+        part: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["dictionary", b"dictionary"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["adoption", b"adoption"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["census_release", b"census_release", "dictionary", b"dictionary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adoption", b"adoption", "census_release", b"census_release", "part", b"part"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

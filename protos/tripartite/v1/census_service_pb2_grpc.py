@@ -39,7 +39,7 @@ class CensusServiceStub:
                 request_serializer=tripartite_dot_v1_dot_census__service__pb2.GetPolicyRequest.SerializeToString,
                 response_deserializer=tripartite_dot_v1_dot_census__service__pb2.GetPolicyResponse.FromString,
                 _registered_method=True)
-        self.GetDictionary = channel.unary_unary(
+        self.GetDictionary = channel.unary_stream(
                 '/tripartite.v1.CensusService/GetDictionary',
                 request_serializer=tripartite_dot_v1_dot_census__service__pb2.CensusServiceGetDictionaryRequest.SerializeToString,
                 response_deserializer=tripartite_dot_v1_dot_census__service__pb2.CensusServiceGetDictionaryResponse.FromString,
@@ -119,7 +119,7 @@ def add_CensusServiceServicer_to_server(servicer, server):
                     request_deserializer=tripartite_dot_v1_dot_census__service__pb2.GetPolicyRequest.FromString,
                     response_serializer=tripartite_dot_v1_dot_census__service__pb2.GetPolicyResponse.SerializeToString,
             ),
-            'GetDictionary': grpc.unary_unary_rpc_method_handler(
+            'GetDictionary': grpc.unary_stream_rpc_method_handler(
                     servicer.GetDictionary,
                     request_deserializer=tripartite_dot_v1_dot_census__service__pb2.CensusServiceGetDictionaryRequest.FromString,
                     response_serializer=tripartite_dot_v1_dot_census__service__pb2.CensusServiceGetDictionaryResponse.SerializeToString,
@@ -193,7 +193,7 @@ class CensusService:
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_unary(
+        return grpc.experimental.unary_stream(
             request,
             target,
             '/tripartite.v1.CensusService/GetDictionary',

@@ -33,7 +33,7 @@ class CensusServiceStub:
     def __new__(cls, channel: _aio.Channel) -> CensusServiceAsyncStub: ...
     GetPolicy: _grpc.UnaryUnaryMultiCallable[_census_service_pb2.GetPolicyRequest, _census_service_pb2.GetPolicyResponse]
     """The policy in force. Callers: researcher, health."""
-    GetDictionary: _grpc.UnaryUnaryMultiCallable[_census_service_pb2.CensusServiceGetDictionaryRequest, _census_service_pb2.CensusServiceGetDictionaryResponse]
+    GetDictionary: _grpc.UnaryStreamMultiCallable[_census_service_pb2.CensusServiceGetDictionaryRequest, _census_service_pb2.CensusServiceGetDictionaryResponse]
     """The language variables and their published values. Callers: researcher."""
     Quote: _grpc.UnaryUnaryMultiCallable[_census_service_pb2.QuoteRequest, _census_service_pb2.QuoteResponse]
     """Price, noise margin and a reserved noise slot for one question, signed. Charges nothing. Callers: researcher."""
@@ -49,7 +49,7 @@ class CensusServiceAsyncStub(CensusServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetPolicy: _aio.UnaryUnaryMultiCallable[_census_service_pb2.GetPolicyRequest, _census_service_pb2.GetPolicyResponse]  # type: ignore[assignment]
     """The policy in force. Callers: researcher, health."""
-    GetDictionary: _aio.UnaryUnaryMultiCallable[_census_service_pb2.CensusServiceGetDictionaryRequest, _census_service_pb2.CensusServiceGetDictionaryResponse]  # type: ignore[assignment]
+    GetDictionary: _aio.UnaryStreamMultiCallable[_census_service_pb2.CensusServiceGetDictionaryRequest, _census_service_pb2.CensusServiceGetDictionaryResponse]  # type: ignore[assignment]
     """The language variables and their published values. Callers: researcher."""
     Quote: _aio.UnaryUnaryMultiCallable[_census_service_pb2.QuoteRequest, _census_service_pb2.QuoteResponse]  # type: ignore[assignment]
     """Price, noise margin and a reserved noise slot for one question, signed. Charges nothing. Callers: researcher."""
@@ -74,7 +74,7 @@ class CensusServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _census_service_pb2.CensusServiceGetDictionaryRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_census_service_pb2.CensusServiceGetDictionaryResponse, _abc.Awaitable[_census_service_pb2.CensusServiceGetDictionaryResponse]]:
+    ) -> _typing.Union[_abc.Iterator[_census_service_pb2.CensusServiceGetDictionaryResponse], _abc.AsyncIterator[_census_service_pb2.CensusServiceGetDictionaryResponse]]:
         """The language variables and their published values. Callers: researcher."""
 
     @_abc_1.abstractmethod

@@ -200,6 +200,36 @@ class EventTable(_message.Message):
 Global___EventTable: _TypeAlias = EventTable  # noqa: Y015
 
 @_typing.final
+class SignedAdoption(_message.Message):
+    """What an agency says of a dictionary that it has adopted, as its log has it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ADOPTION_FIELD_NUMBER: _builtins.int
+    SIGNATURE_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    adoption: _builtins.bytes
+    """Canonical JSON: the version, the hash of the meaning, and the SHA-256 of the document, which is canonical JSON as well."""
+    signature: _builtins.bytes
+    """Ed25519 over the domain prefix for dictionaries followed by those bytes."""
+    key_id: _builtins.str
+    """Which identity key of the agency made it."""
+    def __init__(
+        self,
+        *,
+        adoption: _builtins.bytes = ...,
+        signature: _builtins.bytes = ...,
+        key_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adoption", b"adoption", "key_id", b"key_id", "signature", b"signature"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SignedAdoption: _TypeAlias = SignedAdoption  # noqa: Y015
+
+@_typing.final
 class Dictionary(_message.Message):
     """The published columns of one node."""
 

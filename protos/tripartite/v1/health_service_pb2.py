@@ -27,23 +27,23 @@ from tripartite.v1 import dictionary_pb2 as tripartite_dot_v1_dot_dictionary__pb
 from tripartite.v1 import ticket_pb2 as tripartite_dot_v1_dot_ticket__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"tripartite/v1/health_service.proto\x12\rtripartite.v1\x1a\x1dtripartite/v1/condition.proto\x1a\x1etripartite/v1/dictionary.proto\x1a\x1atripartite/v1/ticket.proto\"#\n!HealthServiceGetDictionaryRequest\"S\n\"HealthServiceGetDictionaryResponse\x12-\n\ndictionary\x18\x01 \x01(\x0b\x32\x19.tripartite.v1.Dictionary\"\x80\x01\n\rSubmitRequest\x12+\n\x06ticket\x18\x01 \x01(\x0b\x32\x1b.tripartite.v1.SignedTicket\x12*\n\x08\x63riteria\x18\x02 \x01(\x0b\x32\x18.tripartite.v1.Condition\x12\x16\n\x0e\x63riteria_nonce\x18\x03 \x01(\x0c\"5\n\x0eSubmitResponse\x12#\n\x05stage\x18\x01 \x01(\x0e\x32\x14.tripartite.v1.Stage*n\n\x05Stage\x12\x15\n\x11STAGE_UNSPECIFIED\x10\x00\x12\x12\n\x0eSTAGE_ACCEPTED\x10\x01\x12\x13\n\x0fSTAGE_FORWARDED\x10\x02\x12\x11\n\rSTAGE_CHARGED\x10\x03\x12\x12\n\x0eSTAGE_RELEASED\x10\x04\x32\xce\x01\n\rHealthService\x12t\n\rGetDictionary\x12\x30.tripartite.v1.HealthServiceGetDictionaryRequest\x1a\x31.tripartite.v1.HealthServiceGetDictionaryResponse\x12G\n\x06Submit\x12\x1c.tripartite.v1.SubmitRequest\x1a\x1d.tripartite.v1.SubmitResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"tripartite/v1/health_service.proto\x12\rtripartite.v1\x1a\x1dtripartite/v1/condition.proto\x1a\x1etripartite/v1/dictionary.proto\x1a\x1atripartite/v1/ticket.proto\"2\n!HealthServiceGetDictionaryRequest\x12\r\n\x05known\x18\x01 \x01(\x0c\"i\n\"HealthServiceGetDictionaryResponse\x12/\n\x08\x61\x64option\x18\x02 \x01(\x0b\x32\x1d.tripartite.v1.SignedAdoption\x12\x0c\n\x04part\x18\x03 \x01(\x0cJ\x04\x08\x01\x10\x02\"\x80\x01\n\rSubmitRequest\x12+\n\x06ticket\x18\x01 \x01(\x0b\x32\x1b.tripartite.v1.SignedTicket\x12*\n\x08\x63riteria\x18\x02 \x01(\x0b\x32\x18.tripartite.v1.Condition\x12\x16\n\x0e\x63riteria_nonce\x18\x03 \x01(\x0c\"5\n\x0eSubmitResponse\x12#\n\x05stage\x18\x01 \x01(\x0e\x32\x14.tripartite.v1.Stage*n\n\x05Stage\x12\x15\n\x11STAGE_UNSPECIFIED\x10\x00\x12\x12\n\x0eSTAGE_ACCEPTED\x10\x01\x12\x13\n\x0fSTAGE_FORWARDED\x10\x02\x12\x11\n\rSTAGE_CHARGED\x10\x03\x12\x12\n\x0eSTAGE_RELEASED\x10\x04\x32\xd0\x01\n\rHealthService\x12v\n\rGetDictionary\x12\x30.tripartite.v1.HealthServiceGetDictionaryRequest\x1a\x31.tripartite.v1.HealthServiceGetDictionaryResponse0\x01\x12G\n\x06Submit\x12\x1c.tripartite.v1.SubmitRequest\x1a\x1d.tripartite.v1.SubmitResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tripartite.v1.health_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_STAGE']._serialized_start=452
-  _globals['_STAGE']._serialized_end=562
+  _globals['_STAGE']._serialized_start=489
+  _globals['_STAGE']._serialized_end=599
   _globals['_HEALTHSERVICEGETDICTIONARYREQUEST']._serialized_start=144
-  _globals['_HEALTHSERVICEGETDICTIONARYREQUEST']._serialized_end=179
-  _globals['_HEALTHSERVICEGETDICTIONARYRESPONSE']._serialized_start=181
-  _globals['_HEALTHSERVICEGETDICTIONARYRESPONSE']._serialized_end=264
-  _globals['_SUBMITREQUEST']._serialized_start=267
-  _globals['_SUBMITREQUEST']._serialized_end=395
-  _globals['_SUBMITRESPONSE']._serialized_start=397
-  _globals['_SUBMITRESPONSE']._serialized_end=450
-  _globals['_HEALTHSERVICE']._serialized_start=565
-  _globals['_HEALTHSERVICE']._serialized_end=771
+  _globals['_HEALTHSERVICEGETDICTIONARYREQUEST']._serialized_end=194
+  _globals['_HEALTHSERVICEGETDICTIONARYRESPONSE']._serialized_start=196
+  _globals['_HEALTHSERVICEGETDICTIONARYRESPONSE']._serialized_end=301
+  _globals['_SUBMITREQUEST']._serialized_start=304
+  _globals['_SUBMITREQUEST']._serialized_end=432
+  _globals['_SUBMITRESPONSE']._serialized_start=434
+  _globals['_SUBMITRESPONSE']._serialized_end=487
+  _globals['_HEALTHSERVICE']._serialized_start=602
+  _globals['_HEALTHSERVICE']._serialized_end=810
 # @@protoc_insertion_point(module_scope)

@@ -54,12 +54,17 @@ Global___Stage: _TypeAlias = Stage  # noqa: Y015
 class HealthServiceGetDictionaryRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    KNOWN_FIELD_NUMBER: _builtins.int
+    known: _builtins.bytes
+    """SHA-256 of the document that the caller has; empty if it has none. The same one is not sent again."""
     def __init__(
         self,
+        *,
+        known: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["known", b"known"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -69,17 +74,23 @@ Global___HealthServiceGetDictionaryRequest: _TypeAlias = HealthServiceGetDiction
 class HealthServiceGetDictionaryResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    DICTIONARY_FIELD_NUMBER: _builtins.int
+    ADOPTION_FIELD_NUMBER: _builtins.int
+    PART_FIELD_NUMBER: _builtins.int
+    part: _builtins.bytes
+    """In all others: a piece of the document, in order."""
     @_builtins.property
-    def dictionary(self) -> _dictionary_pb2.Dictionary: ...
+    def adoption(self) -> _dictionary_pb2.SignedAdoption:
+        """In the first message only."""
+
     def __init__(
         self,
         *,
-        dictionary: _dictionary_pb2.Dictionary | None = ...,
+        adoption: _dictionary_pb2.SignedAdoption | None = ...,
+        part: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["dictionary", b"dictionary"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["adoption", b"adoption"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dictionary", b"dictionary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adoption", b"adoption", "part", b"part"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

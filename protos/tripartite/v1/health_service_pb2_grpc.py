@@ -34,7 +34,7 @@ class HealthServiceStub:
         Args:
             channel: A grpc.Channel.
         """
-        self.GetDictionary = channel.unary_unary(
+        self.GetDictionary = channel.unary_stream(
                 '/tripartite.v1.HealthService/GetDictionary',
                 request_serializer=tripartite_dot_v1_dot_health__service__pb2.HealthServiceGetDictionaryRequest.SerializeToString,
                 response_deserializer=tripartite_dot_v1_dot_health__service__pb2.HealthServiceGetDictionaryResponse.FromString,
@@ -50,7 +50,7 @@ class HealthServiceServicer:
     """Missing associated documentation comment in .proto file."""
 
     def GetDictionary(self, request, context):
-        """The published columns and codes. Callers: researcher.
+        """The published columns and codes: the agency's word first, then the document in parts, unless the caller has it. Callers: researcher.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -67,7 +67,7 @@ class HealthServiceServicer:
 
 def add_HealthServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'GetDictionary': grpc.unary_unary_rpc_method_handler(
+            'GetDictionary': grpc.unary_stream_rpc_method_handler(
                     servicer.GetDictionary,
                     request_deserializer=tripartite_dot_v1_dot_health__service__pb2.HealthServiceGetDictionaryRequest.FromString,
                     response_serializer=tripartite_dot_v1_dot_health__service__pb2.HealthServiceGetDictionaryResponse.SerializeToString,
@@ -99,7 +99,7 @@ class HealthService:
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_unary(
+        return grpc.experimental.unary_stream(
             request,
             target,
             '/tripartite.v1.HealthService/GetDictionary',

@@ -31,8 +31,8 @@ class HealthServiceStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> HealthServiceAsyncStub: ...
-    GetDictionary: _grpc.UnaryUnaryMultiCallable[_health_service_pb2.HealthServiceGetDictionaryRequest, _health_service_pb2.HealthServiceGetDictionaryResponse]
-    """The published columns and codes. Callers: researcher."""
+    GetDictionary: _grpc.UnaryStreamMultiCallable[_health_service_pb2.HealthServiceGetDictionaryRequest, _health_service_pb2.HealthServiceGetDictionaryResponse]
+    """The published columns and codes: the agency's word first, then the document in parts, unless the caller has it. Callers: researcher."""
     Submit: _grpc.UnaryStreamMultiCallable[_health_service_pb2.SubmitRequest, _health_service_pb2.SubmitResponse]
     """One question. Progress comes at fixed times and carries no sizes; the answer comes from the census node.
     The same ticket again is a retry. Callers: researcher.
@@ -41,8 +41,8 @@ class HealthServiceStub:
 @_typing.type_check_only
 class HealthServiceAsyncStub(HealthServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
-    GetDictionary: _aio.UnaryUnaryMultiCallable[_health_service_pb2.HealthServiceGetDictionaryRequest, _health_service_pb2.HealthServiceGetDictionaryResponse]  # type: ignore[assignment]
-    """The published columns and codes. Callers: researcher."""
+    GetDictionary: _aio.UnaryStreamMultiCallable[_health_service_pb2.HealthServiceGetDictionaryRequest, _health_service_pb2.HealthServiceGetDictionaryResponse]  # type: ignore[assignment]
+    """The published columns and codes: the agency's word first, then the document in parts, unless the caller has it. Callers: researcher."""
     Submit: _aio.UnaryStreamMultiCallable[_health_service_pb2.SubmitRequest, _health_service_pb2.SubmitResponse]  # type: ignore[assignment]
     """One question. Progress comes at fixed times and carries no sizes; the answer comes from the census node.
     The same ticket again is a retry. Callers: researcher.
@@ -54,8 +54,8 @@ class HealthServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _health_service_pb2.HealthServiceGetDictionaryRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_health_service_pb2.HealthServiceGetDictionaryResponse, _abc.Awaitable[_health_service_pb2.HealthServiceGetDictionaryResponse]]:
-        """The published columns and codes. Callers: researcher."""
+    ) -> _typing.Union[_abc.Iterator[_health_service_pb2.HealthServiceGetDictionaryResponse], _abc.AsyncIterator[_health_service_pb2.HealthServiceGetDictionaryResponse]]:
+        """The published columns and codes: the agency's word first, then the document in parts, unless the caller has it. Callers: researcher."""
 
     @_abc_1.abstractmethod
     def Submit(

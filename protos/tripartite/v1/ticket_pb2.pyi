@@ -118,6 +118,8 @@ class Ticket(_message.Message):
     POLICY_HASH_FIELD_NUMBER: _builtins.int
     NOISE_SLOT_FIELD_NUMBER: _builtins.int
     EXPIRES_MS_FIELD_NUMBER: _builtins.int
+    HEALTH_DICTIONARY_FIELD_NUMBER: _builtins.int
+    CENSUS_DICTIONARY_FIELD_NUMBER: _builtins.int
     query_id: _builtins.bytes
     """16 random bytes; one query id, one charge, one answer."""
     researcher_id: _builtins.str
@@ -138,6 +140,9 @@ class Ticket(_message.Message):
     """SHA-256 of the policy document that the quote was made under."""
     expires_ms: _builtins.int
     """Milliseconds since 1970 UTC after which no node accepts the ticket."""
+    health_dictionary: _builtins.bytes
+    """Hashes of the dictionaries that criteria and question were written with. Both are missing in a ticket of the form before."""
+    census_dictionary: _builtins.bytes
     @_builtins.property
     def question(self) -> Global___Question: ...
     @_builtins.property
@@ -157,10 +162,12 @@ class Ticket(_message.Message):
         policy_hash: _builtins.bytes = ...,
         noise_slot: Global___NoiseSlot | None = ...,
         expires_ms: _builtins.int = ...,
+        health_dictionary: _builtins.bytes = ...,
+        census_dictionary: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["noise_slot", b"noise_slot", "question", b"question"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_key", b"answer_key", "census_release", b"census_release", "criteria_commitment", b"criteria_commitment", "expires_ms", b"expires_ms", "fraction_millionths", b"fraction_millionths", "noise_slot", b"noise_slot", "policy_hash", b"policy_hash", "project_id", b"project_id", "query_id", b"query_id", "question", b"question", "researcher_id", b"researcher_id", "scale", b"scale"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_key", b"answer_key", "census_dictionary", b"census_dictionary", "census_release", b"census_release", "criteria_commitment", b"criteria_commitment", "expires_ms", b"expires_ms", "fraction_millionths", b"fraction_millionths", "health_dictionary", b"health_dictionary", "noise_slot", b"noise_slot", "policy_hash", b"policy_hash", "project_id", b"project_id", "query_id", b"query_id", "question", b"question", "researcher_id", b"researcher_id", "scale", b"scale"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -51,6 +51,8 @@ def body(**changes: Any) -> ticket_pb2.Ticket:
         "policy_hash": b"p" * 32,
         "noise_slot": ticket_pb2.NoiseSlot(number=0),
         "expires_ms": NOW_MS + 60_000,
+        "health_dictionary": b"h" * 32,
+        "census_dictionary": b"d" * 32,
     }
     return ticket_pb2.Ticket(**fields | changes)
 

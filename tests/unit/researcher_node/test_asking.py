@@ -48,6 +48,7 @@ class Offering(Session):
             tls=lambda: self.own.tls,
             answers=UNUSED,
             policies=UNUSED,
+            dictionaries=UNUSED,
             clock=system_clock,
             randomness=os.urandom,
         )

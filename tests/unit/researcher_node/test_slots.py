@@ -26,6 +26,7 @@ from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import Loaded
 from broker_common.tlog.note import NoteSigner
 from researcher_node.asking import Party, Precision, Quoted, Session, Wanted
+from researcher_node.dictionaries import KeptDictionaries
 from researcher_node.policies import Policies
 from researcher_node.slots import verify_slot
 from researcher_node.trust import Trust
@@ -272,6 +273,7 @@ class Offered(Session):
 
     async def quote(self, count: str, precision: Precision) -> Quoted:
         del precision
+        self._read_with["census"] = CENSUS_DICTIONARY
         question = parse_question(count, CENSUS_DICTIONARY)
         signed = self.log.signed_quote(self.offer, question)
         keys = [self.log.census.signing(Purpose.ANSWER).verify_key]
@@ -295,6 +297,7 @@ def session(log: ShownLog, tmp_path: Path) -> Iterator[Offered]:
             tls=lambda: log.researcher.tls,
             answers=answers,
             policies=Policies(tmp_path / "policies"),
+            dictionaries=KeptDictionaries(tmp_path / "dictionaries"),
             clock=log.clock,
             randomness=os.urandom,
         )
