@@ -355,7 +355,7 @@ async def _collect(opened: ResearcherHome, store: Answers, queries: Collection[s
     An answer that does not hold keeps nobody from the others; it is the failure at the end.
     """
     failure: BrokerError | None = None
-    async with opened.session(store, on_dictionary=_say_dictionary) as session:
+    async with opened.session(store) as session:
         for asked in store.all():
             # Also what was refused: a ticket that was charged may have been refused when it came again.
             if asked.state in {"pending", "refused"} and (not queries or asked.query in queries):
@@ -391,7 +391,7 @@ async def _check(opened: ResearcherHome, store: Answers, queries: Collection[str
     """Compare the receipts of these queries with the census log as it is now."""
     from researcher_node.checking import check_receipts
 
-    async with opened.session(store, on_dictionary=_say_dictionary) as session:
+    async with opened.session(store) as session:
         try:
             # A witness key that is new is heard of before its first cosignature is met.
             await session.meet("health")

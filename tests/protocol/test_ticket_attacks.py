@@ -151,7 +151,8 @@ def test_ticket_signed_by_another_key_is_refused(world: World) -> None:
 def test_signature_made_for_another_purpose_is_no_ticket(world: World) -> None:
     """One key, one purpose: even the same key bytes under another domain prefix sign no ticket."""
     key = SigningKey(Purpose.MANIFEST, world.secrets.ticket[RESEARCHER].expose())
-    forged = world.order(key=key)
+    forged = world.order()
+    forged.signed.signature = key.sign(forged.signed.ticket)
     forged.signed.key_id = world.secrets.ticket[RESEARCHER].key_id
     with world.refusing("BAD_SIGNATURE"):
         hand_to_census(world, forged)
