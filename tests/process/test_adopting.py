@@ -91,6 +91,41 @@ def test_a_dictionary_that_may_not_be_adopted_leaves_the_home_as_it_is() -> None
     assert Path("health/icd10.csv").read_text() == CODES
 
 
+NUMBERS = '[columns.visits]\ntype = "integer"\ndescription = "Visits."\nminimum = 0\nmaximum = 9\n'
+# What no census can load, and what it says.
+NO_CENSUS = {
+    "numbers": (FIRST[FIRST.index("[columns") :], NUMBERS, "'visits' is no language variable"),
+    "several": ("multi_valued = true\n", "multi_valued = true\n", "'diagnosis' is no language variable"),
+    "events": ("multi_valued = true\n", "", "'stay' is an event table"),
+}
+STAYS = '[events.stay]\ndescription = "Stays."\n[events.stay.columns.day]\ntype = "date"\ndescription = "Day."\n'
+
+
+@pytest.mark.parametrize("name", NO_CENSUS)
+def test_what_an_agency_could_never_load_is_found_before_it_is_adopted(name: str) -> None:
+    """By `check` with the agency's home, and by `adopt`; a health agency may have all of it."""
+    old, new, problem = NO_CENSUS[name]
+    file = written(FIRST.replace(old, new) + STAYS * (name == "events"))
+    created = run_here(
+        *("census", "create", "--home", "census", "--organisation", "statistics", "--origin", "census.example/log"),
+        *("--address", "127.0.0.1:7003", "--people", "1000"),
+    )
+    assert created.code == 0, created.stderr
+    for command in ("check", "adopt"):
+        error = run_here("dictionary", command, file, "--home", "census", "--json").error
+        assert error["code"] == "DICTIONARY_UNUSABLE"
+        assert problem in error["text"]
+        assert run_here("dictionary", command, file, "--home", "health", "--json").code == 0
+    assert not Path("census/dictionary.toml").exists()
+
+
+def test_check_reads_the_file_of_a_home() -> None:
+    """The same as if the file were named."""
+    adopt(written())
+    of_home = run_here("dictionary", "check", "--home", "health", "--json").result
+    assert of_home == run_here("dictionary", "check", "health/dictionary.toml", "--json").result
+
+
 def test_only_an_agency_adopts() -> None:
     """A home without a dictionary file of its own says so; one of another role is refused."""
     assert refused() == "DICTIONARY_INVALID"
