@@ -46,7 +46,7 @@ def dictionary() -> None:
 
 
 @dictionary.command()
-@click.option("--home", "home", type=_FOLDER, help="Check dictionary.toml in this home.")
+@click.option("--home", "home", type=_FOLDER, help=texts.CHECK_HOME_HELP)
 @json_option
 @click.argument("file", required=False, type=_FILE)
 @click.pass_context
@@ -54,10 +54,14 @@ def check(context: click.Context, home: Path | None, as_json: bool, file: Path |
     """Read a dictionary FILE and say what it publishes, or what is wrong in which line."""
     from broker_common.storage.dictionary_file import FILE_NAME, read_dictionary
 
-    if file is not None and home is not None:
-        raise click.UsageError(texts.FILE_OR_HOME)
-    path = file or (home or usual_home_of(context)) / FILE_NAME
+    if file is None:
+        home = home or usual_home_of(context)
+        path = home / FILE_NAME
+    else:
+        path = file
     found = read_dictionary(path)
+    if home is not None:
+        _agency(home).verify_dictionary(found)
     emit(as_json, {"file": str(path), **_checked_json(found)}, "\n".join(_checked_lines(path, found)))
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-FILE_HELP = "A dictionary file. If left out: dictionary.toml in the home."
+CHECK_HOME_HELP = (
+    "An agency's home: check FILE, or else its own dictionary.toml, and that the agency can load data under it."
+)
 SEARCH_HELP = "Only where this word stands, in names, codes and labels; letter case and accents do not matter."
 UNDER_HELP = "Only this code and the codes that stand under it."
 
-FILE_OR_HOME = "Give a FILE or --home, not both."
 CODES_HELP = (
     "A code list for a column of the draft: COLUMN=FILE.csv, or TABLE.COLUMN=FILE.csv. May be given more than once."
 )

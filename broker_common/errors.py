@@ -591,8 +591,8 @@ REASONS: Mapping[str, Reason] = {
     ),
     "DICTIONARY_UNUSABLE": Reason(
         InvalidRequestError,
-        "Data cannot be stored under this dictionary: column '{column}' {problem}.",
-        "Change that column in the dictionary of this program. What was loaded before is still in force.",
+        "Data cannot be stored under this dictionary: '{column}' {problem}.",
+        "Change that in the dictionary; see docs/dictionaries.md. What was loaded before is still in force.",
     ),
     "HOME_INVALID": Reason(InvalidRequestError, "{home} cannot be used as the {role} home: {problem}.", "{remedy}"),
     "EXPORT_DIFFERS": Reason(

@@ -22,6 +22,7 @@ from broker_common.dashboard.beside import dashboard_beside, watch_certificates
 from broker_common.monitoring import Monitor
 from broker_common.privacy.policy import verify_linkage
 from broker_common.privacy.report import Charges
+from broker_common.query.dictionary import Dictionary
 from broker_common.rpc.cards import CardService
 from broker_common.rpc.channel import Peer
 from broker_common.rpc.server import NodeServer, StopSignal, every, log_stages, together
@@ -50,7 +51,14 @@ from census_node.node import CensusNode, Keys
 from census_node.operator.operating import Confirmation, Done, adopt, sign_again
 from census_node.operator.proposals import Proposal, ProposalFolder
 from census_node.query.admission import Recovered
-from census_node.registry.loading import LoadReport, id_columns, read_registry, verify_declared, verify_delays
+from census_node.registry.loading import (
+    LoadReport,
+    id_columns,
+    read_registry,
+    verify_declared,
+    verify_delays,
+    verify_variables,
+)
 from census_node.registry.registry import OpenRegistries, forget_old_loads
 from census_node.registry.relinking import relink_registry, reload_registry
 from census_node.registry.rosters import KeptRoster, RosterBook, RosterFolder
@@ -87,6 +95,9 @@ class CensusHome(AgencyHome[CensusState]):
         super().__init__(home, Keyring(home, keys.private), linkage_keys, CensusState, keys.identity)
         self.loads = LoadFolder(path / _LOADS, ".npz")
         self.proposals = ProposalFolder(path / _PROPOSALS)
+
+    def verify_dictionary(self, dictionary: Dictionary) -> None:
+        verify_variables(dictionary)
 
     def policy_keys(self) -> list[VerifyKey]:
         with self.journal() as journal, journal.reading() as state:

@@ -18,6 +18,7 @@ from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.dashboard.beside import dashboard_beside, watch_certificates
 from broker_common.monitoring import Monitor
 from broker_common.privacy.policy import Policy, verify_linkage
+from broker_common.query.dictionary import Dictionary
 from broker_common.rpc.cards import CardService
 from broker_common.rpc.server import NodeServer, StopSignal, every, log_stages, together
 from broker_common.storage.agency import AgencyHome
@@ -42,6 +43,7 @@ from health_node.relinking import relink_people, reload_people
 from health_node.roster_book import RosterBook
 from health_node.rosters import RosterSender
 from health_node.service import HealthService
+from health_node.tables import shapes_of
 from health_node.witness import CensusWitness
 
 _LOADS = "people"
@@ -73,6 +75,9 @@ class HealthHome(AgencyHome[HealthState]):
 
     def expected(self, role: Role) -> str:
         return self.config.census.organisation if role == "census" else ""
+
+    def verify_dictionary(self, dictionary: Dictionary) -> None:
+        shapes_of(dictionary)
 
     def load(
         self,

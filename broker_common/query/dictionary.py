@@ -59,6 +59,8 @@ _RESERVED = frozenset(
     }
 )
 
+PEOPLE = "people"
+"""What sources and stores call the table that is no event table."""
 USUAL_ID_FORM = "ontario_health_card"
 USUAL_LINKAGE: Linkage = "complementary"
 
@@ -296,7 +298,7 @@ class EventTable:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_by_name", {column.name: column for column in self.columns})
-        if not _NAME.fullmatch(self.name) or self.name in _RESERVED:
+        if not _NAME.fullmatch(self.name) or self.name in {*_RESERVED, PEOPLE}:
             raise ValueError(
                 phrase(
                     "'{name}' cannot be the name of an event table: {rule}", name=shown(self.name), rule=_name_rule()

@@ -121,12 +121,22 @@ class AgencyHome(ABC, Generic[StoreStateT]):
         with self.journal() as journal:
             announce(journal, signed)
 
+    def verify_dictionary(self, dictionary: Dictionary) -> None:
+        """Return only if this agency could load data under a dictionary.
+
+        Raises:
+            InvalidRequestError: DICTIONARY_UNUSABLE.
+        """
+        del dictionary
+
     def adopt_dictionary(self, dictionary: Dictionary) -> DictionaryAdopted:
         """Put a dictionary in place for the next load; see `dictionaries.adopt_dictionary`.
 
         Raises:
-            InvalidRequestError: KEY_MISSING, the agency's identity key is not on this machine; DICTIONARY_OLD.
+            InvalidRequestError: KEY_MISSING, the agency's identity key is not on this machine; DICTIONARY_OLD,
+                DICTIONARY_UNUSABLE.
         """
+        self.verify_dictionary(dictionary)
         with self.journal() as journal:
             with journal.reading() as state:
                 own, now_ms = own_card(state.membership), journal.now()

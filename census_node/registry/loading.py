@@ -26,7 +26,7 @@ from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.privacy.delays import declared_for, too_short, usual_tick_ms
 from broker_common.privacy.policy import Policy
-from broker_common.query.dictionary import Column, ColumnType, Dictionary
+from broker_common.query.dictionary import ColumnType, Dictionary
 from broker_common.storage.source import (
     Chunk,
     Progress,
@@ -141,7 +141,8 @@ class _Incoming:
         self.without_card = 0
         self._linkage = linkage
         self._names = names
-        self._readers = {column.name: _reader(column) for column in dictionary.columns}
+        verify_variables(dictionary)
+        self._readers = {column.name: ColumnReader(column) for column in dictionary.columns}
         self._pseudonyms: GrowingArray[np.uint64] = GrowingArray(np.dtype(">u8"))
         self._persons: GrowingArray[np.bytes_] = GrowingArray(NAME)
         self._households: GrowingArray[np.bytes_] = GrowingArray(NAME)
@@ -260,16 +261,20 @@ def _by_person(
     return by_person
 
 
-def _reader(column: Column) -> ColumnReader:
-    """Reads a language variable, of which a byte is kept for each person."""
-    problem = ""
-    if column.type is not ColumnType.CODE or column.multi_valued:
-        problem = "is no language variable, which has one code a person"
-    elif len(column.codes) > NO_VALUE:
-        problem = f"has {len(column.codes)} codes; a language variable can have {NO_VALUE}"
-    if problem:
-        raise InvalidRequestError("DICTIONARY_UNUSABLE", column=column.name, problem=problem)
-    return ColumnReader(column)
+def verify_variables(dictionary: Dictionary) -> None:
+    """Return only if every column is a language variable, of which a byte is kept for each person, and there are no events.
+
+    Raises:
+        InvalidRequestError: DICTIONARY_UNUSABLE.
+    """
+    problems = {table.name: "is an event table; a census has language variables alone" for table in dictionary.events}
+    for column in dictionary.columns:
+        if column.type is not ColumnType.CODE or column.multi_valued:
+            problems[column.name] = "is no language variable, which has one code a person"
+        elif len(column.codes) > NO_VALUE:
+            problems[column.name] = f"has {len(column.codes)} codes; a language variable can have {NO_VALUE}"
+    for name, problem in problems.items():
+        raise InvalidRequestError("DICTIONARY_UNUSABLE", column=name, problem=problem)
 
 
 def _wrong_ids(chunk: Chunk, names: Sequence[str]) -> dict[int, str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from broker_common.query.dictionary import Dictionary
+from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, Column, Dictionary
 from broker_common.query.dictionary_pages import dictionary_text
 from researcher_node.answers import AskedQuestion
 from researcher_node.estimates import Estimate, Interval, Kind
@@ -396,26 +396,40 @@ class Published:
     census_release: str
 
     def codes(self, name: str) -> dict[str, str]:
-        """The codes of a column or variable, each with its meaning; none of a column of numbers or dates."""
-        found = [column for column in (*self.health.columns, *self.census.columns) if column.name == name]
-        column = found[0] if found else self.health.column(name)
-        return {code.value: code.label for code in column.codes}
+        """The codes of a column or variable, each with its meaning; none of a column of numbers or dates.
+
+        A column of an event table is `table.column`.
+        """
+        found = next((column for _, place, column in self._columns() if place == name), None)
+        return {code.value: code.label for code in (found or self.health.column(name)).codes}
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each code, and one for each column without codes."""
         return [
             {
                 "side": side,
-                "column": column.name,
+                "column": place,
                 "type": column.type.value,
                 "description": column.description,
                 "code": code,
                 "meaning": meaning,
+                "under": under,
             }
-            for side, dictionary in (("where", self.health), ("count", self.census))
-            for column in dictionary.columns
-            for code, meaning in [(each.value, each.label) for each in column.codes] or [("", "")]
+            for side, place, column in self._columns()
+            for code, meaning, under in [
+                (each.value, each.label, MULTI_VALUE_SEPARATOR.join(each.under)) for each in column.codes
+            ]
+            or [("", "", "")]
         ]
+
+    def _columns(self) -> Iterator[tuple[str, str, Column]]:
+        """Every column with its side and its name."""
+        for side, dictionary in (("where", self.health), ("count", self.census)):
+            for column in dictionary.columns:
+                yield side, column.name, column
+            for table in dictionary.events:
+                for column in table.columns:
+                    yield side, f"{table.name}.{column.name}", column
 
     def to_pandas(self) -> pd.DataFrame:
         """The rows as a data frame."""

@@ -82,14 +82,6 @@ def test_check_says_what_a_file_publishes(tmp_path: Path) -> None:
     }
 
 
-def test_check_reads_the_file_of_a_home(tmp_path: Path) -> None:
-    """A folder, or the file itself; not both."""
-    path = written(tmp_path / FILE_NAME)
-    assert run("check", "--home", tmp_path) == run("check", path)
-    with pytest.raises(SystemExit):
-        run("check", "--home", tmp_path, path)
-
-
 def test_check_says_what_is_wrong(tmp_path: Path) -> None:
     """With its line, as reading says it."""
     path = written(tmp_path / FILE_NAME)

@@ -141,6 +141,7 @@ def test_a_dictionary_that_is_written_is_read_back(tmp_path: Path) -> None:
     assert read_dictionary(other) == dictionary
 
 
+EVENTS = WHOLE[WHOLE.index("[events.stay]") :]
 # What is changed in the file, the line of the error, what it says, and what it suggests.
 MISTAKES = {
     "unknown key": ("version = 3\n", "vresion = 3\n", 2, "no key 'vresion'", "Did you mean: version"),
@@ -167,6 +168,7 @@ MISTAKES = {
     "a circle": ('{ value = "I", label = "Heart" }', '{ value = "I", label = "Heart", under = ["I21"] }', 36, "'cause' codes stand under themselves", ""),
     "a column name": ("[columns.age]", "[columns.Age]", 6, "'Age' cannot be the name of a column", ""),
     "a word of criteria": ("[columns.age]", "[columns.under]", 6, "'under' cannot be the name of a column", ""),
+    "the people's own table": (EVENTS, EVENTS.replace("stay", "people"), 28, "'people' cannot be the name of an event", ""),
     "the same table twice": ("[columns.work]", "[columns.age]", 19, "This is not TOML", ""),
     "an event with several values": ('type = "date"', 'type = "date"\nmulti_valued = true', 32, "holds no codes", ""),
     "design effect": ("design_effect = 1.3", "design_effect = 1.333", 22, "'design_effect' is not a number", ""),
