@@ -54,7 +54,7 @@ from broker_common.query.syntax import (
     Name,
     Node,
     Not,
-    Test,
+    Relation,
     Value,
     one_sided,
     parse_syntax,
@@ -114,7 +114,7 @@ class _Reader:
                 return (all_of if word == "and" else any_of)([self.condition(part) for part in parts])
             case Not(part):
                 return negate(self.condition(part))
-            case Test():
+            case Relation():
                 found = self._meant(node)
                 return negate(found) if node.negated else found
             case Events(word="any"):
@@ -127,19 +127,19 @@ class _Reader:
             case Value():
                 raise syntax_error(phrase("a column or a value stands alone, without a comparison"))
 
-    def _meant(self, test: Test) -> Condition:
-        if any(isinstance(each, Events) for each in test.operands):
-            return self._counted(test)
-        return self._test(test) if self._table is None else self._test_of_event(test, self._table)
+    def _meant(self, relation: Relation) -> Condition:
+        if any(isinstance(each, Events) for each in relation.operands):
+            return self._counted(relation)
+        return self._of_column(relation) if self._table is None else self._of_event(relation, self._table)
 
     # --- columns -----------------------------------------------------------------------------------------------------
 
-    def _test(self, test: Test) -> Condition:
-        if test.operator in _SIGNS:
-            return self._comparison(test)
-        column = self._column(test.operands[0], test)
-        values = test.operands[1:]
-        match test.operator:
+    def _of_column(self, relation: Relation) -> Condition:
+        if relation.operator in _SIGNS:
+            return self._comparison(relation)
+        column = self._column(relation.operands[0], relation)
+        values = relation.operands[1:]
+        match relation.operator:
             case "null":
                 return negate(present(column))
             case "like":
@@ -160,31 +160,31 @@ class _Reader:
             known = self._patterns[id(column), pattern] = like(column, pattern)
         return known
 
-    def _comparison(self, test: Test) -> Condition:
-        left, right = test.operands
+    def _comparison(self, relation: Relation) -> Condition:
+        left, right = relation.operands
         flipped = isinstance(right, Name)
         if flipped and isinstance(left, Name):
             raise syntax_error(phrase("two columns cannot be compared with each other"))
-        column = self._column(right if flipped else left, test)
+        column = self._column(right if flipped else left, relation)
         value = _value(column, left if flipped else right)
-        if test.operator in _ORDERS:
-            return compare(column, _ORDERS[test.operator][flipped], value)
+        if relation.operator in _ORDERS:
+            return compare(column, _ORDERS[relation.operator][flipped], value)
         found = equal(column, [value])
-        return negate(found) if test.operator in _UNEQUAL else found
+        return negate(found) if relation.operator in _UNEQUAL else found
 
-    def _column(self, node: Node, test: Test) -> Column:
+    def _column(self, node: Node, relation: Relation) -> Column:
         if not isinstance(node, Name):
             raise one_sided()
         scope = self._dictionary if self._table is None else self._table
         try:
             return scope.column(node.text)
         except InvalidRequestError as error:
-            instead = self._elsewhere(node, test)
+            instead = self._elsewhere(node, relation)
             if not instead:
                 raise
             raise InvalidRequestError(error.code, **{**error.details, "instead": instead}) from None
 
-    def _elsewhere(self, name: Name, test: Test) -> str:
+    def _elsewhere(self, name: Name, relation: Relation) -> str:
         """Where the column that is meant belongs, if it is one of events, or of people."""
         if self._table is not None:
             if self._dictionary.find(name.text) is None:
@@ -201,13 +201,13 @@ class _Reader:
                 "'{name}' is a column of the events '{events}'. Type: {text}",
                 name=name.text,
                 events=table.name,
-                text=f"any({table.name} where {self._written(test)})",
+                text=f"any({table.name} where {self._written(relation)})",
             )
         if self._dictionary.find_events(name.text) is None:
             return ""
-        compared = test.operands[-1]
-        is_counted = test.operands[0] is name and isinstance(compared, Value) and compared.kind == "number"
-        text = f"count({name.text}){self._text[name.end : test.end]}" if is_counted else f"any({name.text})"
+        compared = relation.operands[-1]
+        is_counted = relation.operands[0] is name and isinstance(compared, Value) and compared.kind == "number"
+        text = f"count({name.text}){self._text[name.end : relation.end]}" if is_counted else f"any({name.text})"
         return phrase("'{name}' are events. Type: {text}", name=name.text, text=text)
 
     def _alone(self, name: Name) -> InvalidRequestError:
@@ -216,24 +216,26 @@ class _Reader:
 
     # --- events ------------------------------------------------------------------------------------------------------
 
-    def _counted(self, test: Test) -> Condition:
-        events, values = test.operands[0], test.operands[1:]
-        flipped = test.operator in _SIGNS and not isinstance(events, Events)
+    def _counted(self, relation: Relation) -> Condition:
+        events, values = relation.operands[0], relation.operands[1:]
+        flipped = relation.operator in _SIGNS and not isinstance(events, Events)
         if flipped:
-            events, values = test.operands[1], test.operands[:1]
+            events, values = relation.operands[1], relation.operands[:1]
         if not isinstance(events, Events) or not all(isinstance(value, Value) for value in values):
             raise syntax_error(phrase("any(...) and count(...) cannot be compared with each other, or with columns"))
         table, where = self._events(events)
-        found = _of_number(test.operator, table, where, [_number_of_events(value) for value in values], flipped=flipped)
+        found = _of_number(
+            relation.operator, table, where, [_number_of_events(value) for value in values], flipped=flipped
+        )
         if events.word == "any":
             raise syntax_error(
                 phrase("any(...) is true or false by itself, and count(...) is compared"), _suggested(found)
             )
         return found
 
-    def _test_of_event(self, test: Test, table: EventTable) -> Condition:
+    def _of_event(self, relation: Relation, table: EventTable) -> Condition:
         try:
-            return self._test(test)
+            return self._of_column(relation)
         except InvalidRequestError as error:
             if error.code != "CRITERIA_SYNTAX":
                 raise

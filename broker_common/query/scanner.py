@@ -20,7 +20,7 @@ from broker_common.query.dictionary import shown
 # Far more than a person writes; checked before anything of a text is read.
 MAX_TEXT_CHARACTERS = 4_000
 MAX_TOKENS = 2_000
-# Parentheses plus `not`s around any one place. The grammar uses four frames for each.
+# Parentheses plus `not`s around any one place. The grammar uses up to five frames for each.
 MAX_NESTING = 16
 
 _COMPARISONS = frozenset({"=", "<>", "!=", "<", "<=", ">", ">="})

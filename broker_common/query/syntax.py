@@ -1,12 +1,12 @@
 """The grammar of conditions: from tokens to a tree of what was written, names unchecked.
 
-    condition  = [not] test, joined by `and`, which binds closer, and by `or`
-    test       = operand sign operand | operand [not] in (value, ...) | operand [not] between value and value
-               | operand [not] like string | operand [not] under string or (string, ...) | operand is [not] null
-               | any(...) | ( condition )
-    operand    = name | value | any(...) | count(...) | ( operand )
-    value      = number | string | date string
-    any, count = any ( name [where condition] )
+    condition = [not] relation, joined by `and`, which binds closer, and by `or`
+    relation  = operand sign operand | operand [not] in (value, ...) | operand [not] between value and value
+              | operand [not] like string | operand [not] under string or (string, ...) | operand is [not] null
+              | any(...) | ( condition )
+    operand   = name | value | any(...) | count(...) | ( operand )
+    value     = number | string | date string
+    any(...)  = any ( name [where condition] ), and the same with count
 
 One pass over the tokens by precedence climbing; a chain of `and` is one loop, and only parentheses and `not`, which the scanner
 limits, recurse. Every node knows where in the text it stands. What names, values and operators may meet is not decided here.
@@ -60,7 +60,7 @@ class Events:
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class Relation:
     """What one operator says of operands: one for `null`, two for a sign, one and its values for all others."""
 
     operator: str
@@ -89,7 +89,7 @@ class Joined:
     end: int
 
 
-Node: TypeAlias = Name | Value | Events | Test | Not | Joined
+Node: TypeAlias = Name | Value | Events | Relation | Not | Joined
 
 
 def parse_syntax(tokens: Sequence[Token]) -> Node:
@@ -143,25 +143,25 @@ class _Parser:
     def _negation(self) -> Node:
         start = self._next.start
         if not self._take("not"):
-            return self._test()
+            return self._relation()
         part = self._negation()
         return Not(part, start, part.end)
 
-    def _test(self) -> Node:
+    def _relation(self) -> Node:
         left = self._operand()
         operator = self._next
         if operator.kind is Kind.SIGN and operator.text in _SIGNS:
             self._place += 1
             right = self._operand()
-            return Test(operator.text, (left, right), False, left.start, right.end)
+            return Relation(operator.text, (left, right), False, left.start, right.end)
         if self._take("is"):
             negated = self._take("not")
             self._require("null")
-            return Test("null", (left,), negated, left.start, self._before.end)
+            return Relation("null", (left,), negated, left.start, self._before.end)
         negated = self._take("not")
         for word, values in self._lists.items():
             if self._take(word):
-                return Test(word, (left, *values()), negated, left.start, self._before.end)
+                return Relation(word, (left, *values()), negated, left.start, self._before.end)
         if negated:
             raise self._strange(self._before)
         return left

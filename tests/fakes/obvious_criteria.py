@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from broker_common.query.condition import (
     AllOf,
@@ -18,6 +18,7 @@ from broker_common.query.condition import (
     Comparison,
     Condition,
     Happened,
+    Literal,
     Membership,
     Negation,
     Order,
@@ -26,6 +27,7 @@ from broker_common.query.condition import (
 )
 from broker_common.query.dictionary import Column, Dictionary, EventTable
 
+ItemT = TypeVar("ItemT")
 Value: TypeAlias = int | str | date
 """A whole number, a published code, or a day."""
 
@@ -101,3 +103,80 @@ def _stands_under(code: str, wanted: Collection[str], column: Column) -> bool:
     """Whether the code is one of those, or stands under a code that does."""
     above = column.codes[column.positions[code]].under
     return code in wanted or any(_stands_under(parent, wanted, column) for parent in above)
+
+
+# --- the encoding, read back ---------------------------------------------------------------------------------------------
+
+
+def decoded(data: bytes) -> Condition:
+    """The tree that canonical bytes encode: a decoder exists, so no two trees share an encoding."""
+    version = b"tripartite/criteria/v1\0"
+    assert data.startswith(version)
+    condition, rest = _decoded(data[len(version) :])
+    assert not rest
+    return condition
+
+
+def _decoded(data: bytes) -> tuple[Condition, bytes]:
+    tag, rest = data[:1], data[1:]
+    match tag:
+        case b"!":
+            part, rest = _decoded(rest)
+            return Negation(part), rest
+        case b"&":
+            parts, rest = _decoded_list(rest, _decoded)
+            return AllOf(parts), rest
+        case b"|":
+            parts, rest = _decoded_list(rest, _decoded)
+            return AnyOf(parts), rest
+    name, rest = _decoded_string(rest)
+    return _decoded_events(name, rest) if tag == b"h" else _decoded_of_column(tag, name, rest)
+
+
+def _decoded_of_column(tag: bytes, column: str, data: bytes) -> tuple[Condition, bytes]:
+    match tag:
+        case b"v":
+            return Presence(column), data
+        case b"=":
+            literals, rest = _decoded_list(data, _decoded_literal)
+            return Membership(column, literals), rest
+        case b"u":
+            codes, rest = _decoded_list(data, _decoded_string)
+            return Under(column, codes), rest
+    order = {b"a": Order.GREATER_OR_EQUAL, b"b": Order.GREATER, b"c": Order.LESS_OR_EQUAL, b"d": Order.LESS}[tag]
+    literal, rest = _decoded_literal(data)
+    assert not isinstance(literal, str)
+    return Comparison(column, order, literal), rest
+
+
+def _decoded_list(data: bytes, read: Callable[[bytes], tuple[ItemT, bytes]]) -> tuple[tuple[ItemT, ...], bytes]:
+    size, rest = int.from_bytes(data[:4], "big"), data[4:]
+    items = []
+    for _ in range(size):
+        item, rest = read(rest)
+        items.append(item)
+    return tuple(items), rest
+
+
+def _decoded_events(table: str, data: bytes) -> tuple[Condition, bytes]:
+    at_least, rest = int.from_bytes(data[:4], "big"), data[4:]
+    if rest[:1] == b"0":
+        return Happened(table, None, at_least), rest[1:]
+    assert rest[:1] == b"1"
+    where, rest = _decoded(rest[1:])
+    return Happened(table, where, at_least), rest
+
+
+def _decoded_string(data: bytes) -> tuple[str, bytes]:
+    end = 4 + int.from_bytes(data[:4], "big")
+    return data[4:end].decode("utf-8"), data[end:]
+
+
+def _decoded_literal(data: bytes) -> tuple[Literal, bytes]:
+    tag, rest = data[:1], data[1:]
+    if tag == b"C":
+        return _decoded_string(rest)
+    if tag == b"D":
+        return date.fromisoformat(rest[:10].decode("ascii")), rest[10:]
+    assert tag == b"I"
+    return int.from_bytes(rest[:8], "big", signed=True), rest[8:]

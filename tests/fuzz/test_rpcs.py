@@ -321,6 +321,20 @@ CRITERIA: dict[str, tuple[bytes, str]] = {
         _field(2, condition_pb2.Membership(column="age", literals=LITERALS[:9000]).SerializeToString()),
         "CRITERIA_TOO_LARGE",
     ),
+    "a list of codes that is too long": (
+        _field(8, condition_pb2.Under(column="sex", codes=map(str, range(9000))).SerializeToString()),
+        "CRITERIA_TOO_LARGE",
+    ),
+    "more events than there can be": (
+        _field(9, condition_pb2.Happened(events="stay", at_least=2**32 - 1).SerializeToString()),
+        "MALFORMED_MESSAGE",
+    ),
+    "events in events, very deep": (
+        _field(
+            9, condition_pb2.Happened(events="stay", at_least=1).SerializeToString() + _field(2, _field(5, b"") * 3)
+        ),
+        "UNKNOWN_EVENTS",
+    ),
     "a conjunction that is too long": (_field(4, _field(1, LEAF) * 3000), "CRITERIA_TOO_LARGE"),
     "an endless list": (
         _field(2, condition_pb2.Membership(column="age", literals=LITERALS).SerializeToString()),

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import numpy as np
 import pytest
 from fakes.dictionaries import CENSUS_DICTIONARY
+from fakes.obvious_criteria import decoded
 from fakes.samples import selected
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -21,17 +22,6 @@ from tripartite.v1 import condition_pb2
 
 from broker_common.errors import InvalidRequestError
 from broker_common.query.canonical import canonical_bytes, describe
-from broker_common.query.condition import (
-    AllOf,
-    AnyOf,
-    Comparison,
-    Condition,
-    Literal,
-    Membership,
-    Negation,
-    Order,
-    Presence,
-)
 from broker_common.query.condition_wire import condition_from_wire
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
@@ -293,58 +283,6 @@ def comparison(column: str, operator: str, literal: condition_pb2.Literal) -> co
     """One comparison."""
     number = condition_pb2.Operator.Value(operator)
     return Wire(comparison=condition_pb2.Comparison(column=column, operator=number, literal=literal))
-
-
-def decoded(data: bytes) -> Condition:
-    """The tree that canonical bytes encode: a decoder exists, so no two trees share an encoding."""
-    version = b"tripartite/criteria/v1\0"
-    assert data.startswith(version)
-    condition, rest = _decoded(data[len(version) :])
-    assert not rest
-    return condition
-
-
-def _decoded(data: bytes) -> tuple[Condition, bytes]:
-    tag, rest = data[:1], data[1:]
-    if tag == b"!":
-        part, rest = _decoded(rest)
-        return Negation(part), rest
-    if tag in (b"&", b"|"):
-        size, rest = int.from_bytes(rest[:4], "big"), rest[4:]
-        parts = []
-        for _ in range(size):
-            part, rest = _decoded(rest)
-            parts.append(part)
-        return (AllOf if tag == b"&" else AnyOf)(tuple(parts)), rest
-    column, rest = _decoded_string(rest)
-    if tag == b"v":
-        return Presence(column), rest
-    if tag == b"=":
-        size, rest = int.from_bytes(rest[:4], "big"), rest[4:]
-        literals = []
-        for _ in range(size):
-            literal, rest = _decoded_literal(rest)
-            literals.append(literal)
-        return Membership(column, tuple(literals)), rest
-    order = {b"a": Order.GREATER_OR_EQUAL, b"b": Order.GREATER, b"c": Order.LESS_OR_EQUAL, b"d": Order.LESS}[tag]
-    literal, rest = _decoded_literal(rest)
-    assert not isinstance(literal, str)
-    return Comparison(column, order, literal), rest
-
-
-def _decoded_string(data: bytes) -> tuple[str, bytes]:
-    end = 4 + int.from_bytes(data[:4], "big")
-    return data[4:end].decode("utf-8"), data[end:]
-
-
-def _decoded_literal(data: bytes) -> tuple[Literal, bytes]:
-    tag, rest = data[:1], data[1:]
-    if tag == b"C":
-        return _decoded_string(rest)
-    if tag == b"D":
-        return date.fromisoformat(rest[:10].decode("ascii")), rest[10:]
-    assert tag == b"I"
-    return int.from_bytes(rest[:8], "big", signed=True), rest[8:]
 
 
 # --- a random world ------------------------------------------------------------------------------------------------------
