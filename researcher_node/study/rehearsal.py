@@ -115,15 +115,12 @@ def true_counts(study: Study, directory: Path, health: Dictionary) -> list[tuple
     found: list[list[set[str]]] = [[set() for _ in study.cells] for _ in study.asks]
     with (directory / "health" / "people.csv").open(encoding="utf-8", newline="") as file:
         for person in csv.DictReader(file):
-            linked = [
-                (row, cell)
-                for row in census.get(one_spelling(person["health_card"]), ())
-                if (cell := cell_of(row)) is not None
-            ]
+            members = census.get(one_spelling(person["health_card"]), ()) if person["health_card"] else ()
+            linked = [(member, cell) for member in members if (cell := cell_of(member)) is not None]
             for cells, holds in zip(found, predicates, strict=True):
                 if linked and holds(person):
-                    for row, cell in linked:
-                        cells[cell].add(row.get("person_id") or row["health_card"])
+                    for member, cell in linked:
+                        cells[cell].add(member.get("person_id") or member["health_card"])
     return [tuple(map(len, cells)) for cells in found]
 
 
