@@ -19,6 +19,7 @@ from typing import Any
 from broker_common.cli import called
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
 from broker_common.language import language_of_environment, phrase, said
+from broker_common.privacy.accounting import answers_left, price
 from broker_common.privacy.belief import belief_from_log_odds, belief_of_units, log_likelihood_ratio
 from broker_common.privacy.table_laplace import margin
 from census_node.opening import CensusHome
@@ -35,6 +36,7 @@ _MARKER = ".tripartite-demo"
 # The paper's scale, under attack; the studies pay three times as much for shares that tell something about so few people.
 _SCALE = 30
 _STUDY_SCALE = 10
+_HOUSEHOLD = 4
 # A share that is off by more percentage points than this misleads.
 _MISLEADING = 2.0
 _MAX_BELIEF = "0.8"
@@ -138,6 +140,16 @@ class _Show:
         point = rows[0]["points_95"] * population / _ONTARIO
         self._say(said(texts.DEMO_COARSE, misleading=_MISLEADING, population=population, point=point))
         self._say(said(texts.DEMO_CHARGED, answers=self._answers, units=self._units, cap=self._cap))
+        self._say(
+            said(
+                texts.DEMO_HOUSEHOLD,
+                program=called(),
+                scale=_SCALE,
+                members=_HOUSEHOLD,
+                one=answers_left(self._cap, 0, _SCALE),
+                several=self._cap // (_HOUSEHOLD * price(_SCALE)),
+            )
+        )
         return rows
 
     async def _share(self, label: str, where: str) -> dict[str, Any]:

@@ -98,15 +98,16 @@ class Plan:
 
     @contextmanager
     def dictionaries(self) -> Iterator[tuple[Path, Path]]:
-        """The files of the census agency's and the health agency's dictionaries: Ontario's, or the same by address."""
-        if self.linkage != "household":
+        """The files of the census agency's and the health agency's dictionaries: Ontario's, or the same with another linkage."""
+        if self.linkage == "complementary":
             yield CENSUS_FILE, HEALTH_FILE
             return
         with tempfile.TemporaryDirectory() as folder:
             files = Path(folder) / "census.toml", Path(folder) / "health.toml"
             for file, usual in zip(files, (CENSUS_DICTIONARY, HEALTH_DICTIONARY), strict=True):
-                by_address = replace(usual, id_form=POSTAL_ADDRESS, linkage=self.linkage)
-                file.write_text(dictionary_toml(by_address), encoding="utf-8")
+                id_form = POSTAL_ADDRESS if self.linkage == "household" else usual.id_form
+                linked = replace(usual, id_form=id_form, linkage=self.linkage)
+                file.write_text(dictionary_toml(linked), encoding="utf-8")
             yield files
 
 

@@ -41,6 +41,10 @@ DEMO_COARSE = """\
   small groups often, large ones hardly ever. Noise does not grow with the data: on all of Ontario, about 12.9 million people
   instead of {population:,}, the share of study 1 would be within {point:.2f} points, 19 times out of 20."""
 DEMO_CHARGED = "  charged so far: {answers} answers, {units} of {cap} units"
+DEMO_HOUSEHOLD = (
+    "  Here every answer is charged to everybody. With a budget for each household ('{program} init --subject household') somebody who lives "
+    "alone is counted in {one} answers at scale {scale}, a household of {members} that is asked about as a whole in {several}."
+)
 
 DEMO_ATTACK = """
 The attack (Figure 2 of the paper). A health agency and a researcher collude against one made-up person: they know the

@@ -9,12 +9,13 @@ from __future__ import annotations
 import csv
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import date
 from pathlib import Path
 
+from broker_common.crypto.id_forms import ID_FORMS
 from broker_common.errors import InternalError
 from broker_common.privacy.policy import Policy
 from broker_common.query.condition import (
@@ -44,7 +45,14 @@ Predicate = Callable[[Person], bool]
 @contextmanager
 def made_up_deployment(directory: Path, population: int, seed: int, policy: Policy | None) -> Iterator[Path]:
     """Both agencies' nodes serving made-up people, under the rules of `policy` if it is given; gives the researcher's home."""
-    rules = [] if policy is None else ["--accounting", policy.accounting, "--max-belief", policy.max_belief]
+    rules = (
+        []
+        if policy is None
+        else [
+            *("--accounting", policy.accounting, "--max-belief", policy.max_belief),
+            *("--subject", policy.subject, "--linkage", policy.linkage),
+        ]
+    )
     words = ["init", str(directory), "--population", str(population), "--seed", str(seed), *rules, "--json"]
     made = subprocess.run([*_PROGRAM, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 - our own program
     if made.returncode:
@@ -90,9 +98,16 @@ def _failed(said: str) -> InternalError:
 
 
 def true_counts(study: Study, directory: Path, health: Dictionary) -> list[tuple[int, ...]]:
-    """For each question of the study the exact number of people in each cell, from the sources of both nodes."""
+    """For each question of the study the exact number of people in each cell, from the sources of both nodes.
+
+    Where households are linked, everybody of an address counts if anybody there matches.
+    """
+    one_spelling: Callable[[str], str] = ID_FORMS[health.id_form].parse if health.linkage == "household" else str
+    census: dict[str, list[Person]] = defaultdict(list)
     with (directory / "census" / "people.csv").open(encoding="utf-8", newline="") as file:
-        census = {row["health_card"]: row for row in csv.DictReader(file) if row["health_card"]}
+        for row in csv.DictReader(file):
+            if row["health_card"]:
+                census[one_spelling(row["health_card"])].append(row)
     sources = _Sources(directory / "health", health)
     predicates = [sources.predicate(ask.where) for ask in study.asks]
     cell_of = _cell_of(study)
@@ -100,13 +115,12 @@ def true_counts(study: Study, directory: Path, health: Dictionary) -> list[tuple
     found: list[list[set[str]]] = [[set() for _ in study.cells] for _ in study.asks]
     with (directory / "health" / "people.csv").open(encoding="utf-8", newline="") as file:
         for person in csv.DictReader(file):
-            row = census.get(person["health_card"])
-            cell = None if row is None else cell_of(row)
-            if row is None or cell is None:
-                continue
+            members = census.get(one_spelling(person["health_card"]), ()) if person["health_card"] else ()
+            linked = [(member, cell) for member in members if (cell := cell_of(member)) is not None]
             for cells, holds in zip(found, predicates, strict=True):
-                if holds(person):
-                    cells[cell].add(row.get("person_id") or row["health_card"])
+                if linked and holds(person):
+                    for member, cell in linked:
+                        cells[cell].add(member.get("person_id") or member["health_card"])
     return [tuple(map(len, cells)) for cells in found]
 
 

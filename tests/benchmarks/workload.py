@@ -7,6 +7,9 @@ same noise. Printed is, along the way, how many people are exhausted, which shar
 was dropped, and what that does to a count of francophones and to their share among everybody linked; beside it the 95 %
 margin of the noise, which is the size of error that a researcher expects anyway.
 
+`--subject household` gives each household one budget, which every member in a cohort uses. `--subject address` links by address as well: a
+study counts, and charges, all linked people of every household in which somebody matches.
+
 The streams:
     clinical     a procedure, or an uncommon diagnosis in some divisions and an age band: most published studies are like this
     mixed        cohorts of every size, a third of them by age and division alone, diagnoses as popular as they are asked
@@ -38,7 +41,7 @@ from broker_common.privacy.accounting import (
     price,
 )
 from broker_common.privacy.table_laplace import margin
-from census_node.ledger.passes import Passes, PersonCharges
+from census_node.ledger.passes import Homes, HouseholdCharges, Passes, PersonCharges
 from deploy.synthetic.codes import CENSUS_DIVISIONS, DIAGNOSES, PROCEDURES
 from deploy.synthetic.dice import Dice
 from deploy.synthetic.health import health_records
@@ -80,6 +83,8 @@ class World:
     diagnoses: npt.NDArray[np.int64]
     procedures: npt.NDArray[np.int64]
     francophone: Mask
+    # By number, from 0.
+    household: npt.NDArray[np.uint32]
 
     @property
     def size(self) -> int:
@@ -104,6 +109,7 @@ def make_world(population: int, seed: int) -> World:
         records.diagnoses,
         records.procedures,
         francophone,
+        np.unique(people.household, return_inverse=True)[1].astype(np.uint32),
     )
 
 
@@ -205,7 +211,7 @@ class Line:
     """What has happened since the line before, and how things stand."""
 
     answers: int
-    # Shares of the population.
+    # Shares of all subjects: of the people, or of their households.
     charged: float
     exhausted: float
     # Of the people who should have been counted.
@@ -234,17 +240,27 @@ class Result:
 class Stream:
     """One stream under `per_person`; each study asks for its francophones and for everybody linked."""
 
-    def __init__(self, world: World, scale: int) -> None:
+    def __init__(self, world: World, scale: int, subject: str) -> None:
         self._world = world
         self._price = price(scale)
         self._passes = Passes()
-        self._charges = PersonCharges(self._passes, np.zeros(world.size, np.uint32))
+        self._is_by_address = subject == "address"
+        homes = Homes(world.household, 1 + int(world.household.max()))
+        self._charges: PersonCharges | HouseholdCharges = (
+            PersonCharges(self._passes, np.zeros(world.size, np.uint32))
+            if subject == "person"
+            else HouseholdCharges(self._passes, np.zeros(homes.count, np.uint32), homes)
+        )
         self._active = self._passes.bits(world.size)
         self._studies: list[tuple[int, int, int, int]] = []
         self.seconds = 0.0
 
     def study(self, chosen: Mask) -> None:
         """Both its questions."""
+        if self._is_by_address:
+            homes = np.zeros(1 + int(self._world.household.max()), np.bool_)
+            homes[self._world.household[chosen]] = True
+            chosen = homes[self._world.household]
         linked = chosen & self._world.linked
         french = self._world.francophone & linked
         french_counted, linked_counted = (np.count_nonzero(asked & self._answer(linked)) for asked in (french, linked))
@@ -272,8 +288,8 @@ class Stream:
         wanted = french.sum() + linked.sum()
         return Line(
             answers=answers,
-            charged=int(np.count_nonzero(charged)) / self._world.size,
-            exhausted=int(np.count_nonzero(charged + price(max(_SCALES)) > _CAP)) / self._world.size,
+            charged=int(np.count_nonzero(charged)) / len(charged),
+            exhausted=int(np.count_nonzero(charged + price(max(_SCALES)) > _CAP)) / len(charged),
             dropped=float(1 - (french_counted.sum() + linked_counted.sum()) / wanted) if wanted else 0.0,
             missing=float((french - french_counted).mean()),
             most_missing=int((french - french_counted).max()),
@@ -281,9 +297,9 @@ class Stream:
         )
 
 
-def run(world: World, name: str, *, scale: int, answers: int, seed: int) -> Result:
+def run(world: World, name: str, *, scale: int, answers: int, seed: int, subject: str) -> Result:
     """One stream, to its end."""
-    cohorts, stream = STREAMS[name](world, np.random.default_rng(seed)), Stream(world, scale)
+    cohorts, stream = STREAMS[name](world, np.random.default_rng(seed)), Stream(world, scale, subject)
     marks, lines, sizes = {round(answers * part / 2) for part in _MARKS}, [], []
     for number in range(1, answers // 2 + 1):
         chosen = next(cohorts)
@@ -371,6 +387,7 @@ def main() -> None:
     parser.add_argument("--answers", type=_least(2), default=4_000)
     parser.add_argument("--scale", type=_least(1), default=30)
     parser.add_argument("--seed", type=_least(0), default=1)
+    parser.add_argument("--subject", choices=["person", "household", "address"], default="person")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--plot", type=Path)
     asked = parser.parse_args()
@@ -379,7 +396,9 @@ def main() -> None:
     world = make_world(asked.population, asked.seed)
     results = []
     for name in asked.streams:
-        results.append(run(world, name, scale=asked.scale, answers=asked.answers, seed=asked.seed))
+        results.append(
+            run(world, name, scale=asked.scale, answers=asked.answers, seed=asked.seed, subject=asked.subject)
+        )
         if asked.json:
             sys.stderr.write(f"{name}: done\n")
         else:

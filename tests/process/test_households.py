@@ -110,6 +110,15 @@ def test_a_researcher_is_told_how_households_are_counted(deployment: Deployment)
     assert "only people linked by address, all of them where somebody matches" in " ".join(shown.split())
 
 
+def test_a_declared_linked_share_stands_beside_every_answer(deployment: Deployment) -> None:
+    """From the policy that the census agency adopts to what a researcher is shown; no node computes it."""
+    deployment.order_policy(declared_linked_percent=93)
+    answer = deployment.ask("age >= 90", "all", "--scale", "50").result
+    assert answer["linked"] == {"linkage": "household", "declared_percent": 93}
+    shown = " ".join(deployment.run("researcher", "answers", answer["query_id"]).stdout.split())
+    assert "all of them where somebody matches: 93 % of the census, as its agency declares; missed links bias" in shown
+
+
 def test_another_linkage_and_another_form_of_ids_are_refused_at_a_load(deployment: Deployment) -> None:
     """The operator is told which one is in force; nothing changes."""
     home = deployment.home("census")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY, STAYS
@@ -43,6 +44,26 @@ def counted(
     file = parse_study_file(f"by:\n  group:\n{by}count: {count}\n{of}", "s.yaml")
     study = design(file, HEALTH_DICTIONARY, CENSUS_DICTIONARY, "usual")
     return true_counts(study, tmp_path, HEALTH_DICTIONARY)
+
+
+def test_everybody_at_an_address_counts_where_somebody_matches(tmp_path: Path) -> None:
+    """Each once, whichever of them matches, and however either agency spells the address."""
+    (tmp_path / "health").mkdir()
+    (tmp_path / "census").mkdir()
+    (tmp_path / "health" / "people.csv").write_text(
+        "health_card,age\n"
+        '"1 Elm Street, Bath ON K0H 1G0",70\n"1 Elm St, Bath ON K0H 1G0",66\n"2 Elm St, Bath ON K0H 1G0",20\n'
+    )
+    (tmp_path / "census" / "people.csv").write_text(
+        "health_card,person_id,mother_tongue\n"
+        "1 ELM ST BATH ONTARIO K0H1G0,a,French\n1 ELM ST BATH ONTARIO K0H1G0,b,English\n2 ELM ST BATH K0H1G0,c,French\n"
+    )
+    file = parse_study_file(
+        "by:\n  group:\n    old: age >= 65\n    young: age < 65\ncount: mother_tongue = 'French'\nof: all\n", "s.yaml"
+    )
+    health = replace(HEALTH_DICTIONARY, id_form="postal_address", linkage="household")
+    study = design(file, health, CENSUS_DICTIONARY, "usual")
+    assert true_counts(study, tmp_path, health) == [(1, 1), (1, 0)]
 
 
 def test_each_kind_of_condition(tmp_path: Path) -> None:
