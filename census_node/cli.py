@@ -75,6 +75,7 @@ def commands() -> None:
 @create_options
 @click.option("--people", required=True, type=Whole(1, 2**32 - DECLARED_STEP), help=texts.PEOPLE_HELP)
 @click.option("--places", type=Whole(1, 2**31), help=texts.PLACES_HELP)
+@click.option("--events", default=0, show_default=True, type=Whole(0, 2**40), help=texts.EVENTS_HELP)
 @click.option("--witness", type=_FOLDER, help=texts.WITNESS_HELP)
 @click.option("--oversight", type=click.Path(path_type=Path, dir_okay=False), help=texts.OVERSIGHT_HELP)
 @click.option(
@@ -97,6 +98,7 @@ def create(
     linkage_file: Path | None,
     people: int,
     places: int | None,
+    events: int,
     witness: Path | None,
     oversight: Path | None,
     accounting: Accounting,
@@ -126,6 +128,7 @@ def create(
             max_belief=max_belief,
             people=config.people,
             places=declared_at_least(people if places is None else places),
+            events=events,
             subject=subject or ("household" if linkage == "household" else "person"),
             linkage=linkage,
             release_tick_ms=release_tick_ms,

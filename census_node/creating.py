@@ -40,6 +40,8 @@ class FirstPolicy:
     people: int
     # Of the health agency: the time that it is given to draw a sample follows from them.
     places: int
+    # Of the health agency as well: rows of all its tables.
+    events: int = 0
     subject: Subject = "person"
     # As the census agency's dictionary says.
     linkage: Linkage = "complementary"
@@ -71,7 +73,7 @@ class FirstPolicy:
             max_belief=self.max_belief,
             max_answers=0,
             scales=scales,
-            forward_delay_ms=usual_forward_delay_ms(self.places) if forward_ms is None else forward_ms,
+            forward_delay_ms=usual_forward_delay_ms(self.places, self.events) if forward_ms is None else forward_ms,
             release_tick_ms=usual_tick_ms(self.people, self.subject) if tick_ms is None else tick_ms,
             quote_lifetime_ms=10 * 60_000,
             open_quotes=64,

@@ -9,7 +9,7 @@ from broker_common.cli import instant
 from broker_common.crypto.sealing import SealingKey
 from broker_common.doctor import texts
 from broker_common.doctor.agency import agency_findings
-from broker_common.doctor.data import declared_findings, dictionary_findings, policy_finding, source_findings
+from broker_common.doctor.data import Room, declared_findings, dictionary_findings, policy_finding, source_findings
 from broker_common.doctor.files import disk_findings
 from broker_common.doctor.findings import Finding, ok, problem, tried, warning
 from broker_common.language import phrase
@@ -54,8 +54,9 @@ def _health_agencies(journal: Journal[CensusState]) -> Iterator[Finding]:
 def _declared(opened: CensusHome, journal: Journal[CensusState]) -> Iterator[Finding]:
     with journal.reading() as state:
         load = state.load
-    people = Registry.read(opened.loads.file(load), load).size if load else None
-    yield from declared_findings("census", people, opened.config.people)
+    declared = opened.config.people
+    rooms = [Room("people", Registry.read(opened.loads.file(load), load).size, declared, declared)] if load else []
+    yield from declared_findings("census", rooms)
 
 
 def _policy(opened: CensusHome, journal: Journal[CensusState]) -> Finding:

@@ -252,6 +252,7 @@ PEOPLE_HELP = (
     "The most rows with an id that a load of the registry may hold, now and later; rounded up to a multiple of 524,288."
 )
 PLACES_HELP = "What the health agency declares: the time that its node has for a sample follows from it. If left out: as --people."
+EVENTS_HELP = "Rows of events and long lists that the health agency declares in all: its node has longer for them."
 WITNESS_HELP = "Folder on another disk or host that remembers how long the log was; made if it is not there."
 OVERSIGHT_HELP = "The public oversight key that 'auditor create' has written."
 FIRST_SUBJECT_HELP = (

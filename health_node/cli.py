@@ -60,6 +60,21 @@ _FIRST_RELEASE = "first"
 _PEERS: tuple[Role, ...] = ("researcher", "census")
 
 
+class _TableRows(click.ParamType[tuple[str, int]]):
+    """A table and how many rows a load may hold of it."""
+
+    name = "TABLE=N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        table, separator, rows = str(value).partition("=")
+        if not (table and separator):
+            self.fail(f"{str(value)[:64]!r} is not TABLE=N.", param, ctx)
+        return table, int(_ROWS.convert(rows, param, ctx))
+
+
+_ROWS = Whole(1, 2**31)
+
+
 @click.group()
 def commands() -> None:
     """Run the health agency's node: it builds samples and never learns an answer."""
@@ -68,6 +83,7 @@ def commands() -> None:
 @commands.command()
 @create_options
 @click.option("--places", required=True, type=Whole(1, 2**31), help=texts.PLACES_HELP)
+@click.option("--rows", "rows", multiple=True, type=_TableRows(), help=texts.ROWS_HELP)
 @click.option("--census", "census_address", required=True, type=HostPort(), help=texts.CENSUS_HELP)
 @click.option("--census-organisation", required=True, help=texts.CENSUS_ORGANISATION_HELP)
 def create(
@@ -79,6 +95,7 @@ def create(
     dictionary: Path | None,
     linkage_file: Path | None,
     places: int,
+    rows: tuple[tuple[str, int], ...],
     census_address: str,
     census_organisation: str,
 ) -> None:
@@ -94,10 +111,15 @@ def create(
         origin=origin,
         address=address,
         places=declared_at_least(places),
+        rows={name: declared_at_least(most) for name, most in rows},
         census=CensusPeer(address=census_address, organisation=census_organisation),
     )
     made = create_home(home, config, linkage_file=linkage_file, dictionary=dictionary)
-    result = created_json(made, has_dictionary=dictionary is not None) | {"places": config.places}
+    declared = Declared(config.places) if dictionary is None else config.declared(made.newest_dictionary())
+    result = created_json(made, has_dictionary=dictionary is not None) | {
+        "places": max(declared.places, declared.people),
+        "events": declared.events,
+    }
     step = said(texts.CREATED_LINKED if linkage_file else texts.CREATED_UNLINKED, home=home)
     missing = [said(NO_DICTIONARY, home=home)] * (dictionary is None)
     emit(as_json, result, "\n".join([said(texts.CREATED, **(result | {"linkage": step})), *missing]))

@@ -18,4 +18,7 @@ def create_home(path: Path, config: HealthConfig, *, linkage_file: Path | None, 
     """
     linkage = None if linkage_file is None else chain_handed_over(linkage_file)
     with new_agency(HealthHome, path, config, linkage, dictionary) as made:
+        if dictionary is not None:
+            # A table that it does not have is said now, and not by the first load.
+            config.declared(made.newest_dictionary())
         return made

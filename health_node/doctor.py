@@ -8,11 +8,12 @@ from pathlib import Path
 
 from broker_common.doctor import texts
 from broker_common.doctor.agency import agency_findings
-from broker_common.doctor.data import declared_findings, dictionary_findings, policy_finding, source_findings
+from broker_common.doctor.data import Room, declared_findings, dictionary_findings, policy_finding, source_findings
 from broker_common.doctor.findings import Finding, ok, tried, warning
 from broker_common.doctor.peers import peer_findings
 from broker_common.errors import BrokerError
 from broker_common.language import phrase
+from broker_common.query.dictionary import Dictionary
 from broker_common.storage.clock import system_clock
 from broker_common.storage.journal import Journal
 from broker_common.storage.registration import registered
@@ -33,7 +34,7 @@ def look(path: Path) -> Iterator[Finding]:
         yield from tried("declared", lambda: _declared(opened, journal))
         yield from tried("dictionary", lambda: dictionary_findings(opened, journal))
     yield from tried("source", lambda: source_findings(opened, lambda _: (LINKED_ID,)))
-    yield _policy(opened)
+    yield from tried("policy", lambda: [_policy(opened)])
 
 
 def _census(opened: HealthHome, journal: Journal[HealthState]) -> Iterator[Finding]:
@@ -47,17 +48,25 @@ def _declared(opened: HealthHome, journal: Journal[HealthState]) -> Iterator[Fin
     with journal.reading() as state:
         load = state.load
         dictionary = opened.dictionaries.of_load(state, load) if load else None
-    figures = None if dictionary is None else read_figures(opened.loads.file(load), dictionary)
-    declared = opened.config.places
-    yield from declared_findings("health", None if figures is None else figures.people, declared)
-    if figures is not None and figures.places != declared:
-        shown = phrase(texts.DECLARED_CHANGED, declared=declared, loaded=figures.places)
-        yield warning("declared", shown, texts.DECLARED_CHANGED_REMEDY)
+    rooms = [] if dictionary is None else _rooms(opened, dictionary, load)
+    yield from declared_findings("health", rooms)
+
+
+def _rooms(opened: HealthHome, dictionary: Dictionary, load: str) -> list[Room]:
+    figures, declared = read_figures(opened.loads.file(load), dictionary), opened.config.declared(dictionary)
+    return [
+        Room("places", figures.people, declared.places, figures.places),
+        *(
+            Room(f"rows.{name}", table.rows, declared.tables[name], table.declared)
+            for name, table in figures.tables.items()
+        ),
+    ]
 
 
 def _policy(opened: HealthHome) -> Finding:
+    declared = opened.config.declared(opened.newest_dictionary())
     try:
         policy = asyncio.run(opened.policy_in_force())
     except BrokerError as error:
         return warning("policy", phrase(texts.POLICY_UNKNOWN, code=error.code), texts.POLICY_UNKNOWN_REMEDY)
-    return policy_finding(policy, places=opened.config.places)
+    return policy_finding(policy, places=max(declared.places, declared.people), events=declared.events)

@@ -55,6 +55,10 @@ PLACES_HELP = (
     "The most people that a load may hold, now and later; rounded up to a multiple of 524,288. What others see of size "
     "follows from it: tell it the census agency, whose policy allows for it."
 )
+ROWS_HELP = (
+    "The most rows that a load may hold of a table of events, or of a column of several values with more than 64 codes; rounded up "
+    "likewise, and 524,288 for a table that is not named. May be given more than once."
+)
 CENSUS_HELP = "Where the census node listens."
 CENSUS_ORGANISATION_HELP = (
     "The census agency's organisation, as it tells you; no other card of a census agency is taken."
@@ -62,7 +66,7 @@ CENSUS_ORGANISATION_HELP = (
 CREATED = """\
 A home for the health node of {organisation} stands in {home}; its keys are on this machine only.
   fingerprint of its card  {fingerprint}
-  declared                 {places} places
+  declared                 {places} places, {events} rows of other tables: tell it the census agency ('census create' takes it)
 Next:
   1. Hand your card over, and tell its fingerprint on another way, to the census agency, the auditor and researchers:
        tripartite keys card --home {home} --to {organisation}.card

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from broker_common.doctor import texts
@@ -24,23 +25,37 @@ _LITTLE_ROOM = 0.95
 _SOURCES = ("source.toml", "people.csv")
 
 
-def declared_findings(role: str, people: int | None, declared: int) -> Iterator[Finding]:
-    """Whether the load in force leaves room below what is declared; None: nothing is loaded."""
-    if people is None:
-        yield warning(
-            "declared", texts.NOTHING_LOADED, phrase(texts.NOTHING_LOADED_REMEDY, command=f"tripartite {role} load")
-        )
-    elif people > _LITTLE_ROOM * declared:
-        yield warning("declared", phrase(texts.FULL, people=people, declared=declared), texts.FULL_REMEDY)
-    else:
-        yield ok("declared", phrase(texts.FITS, people=people, declared=declared))
+@dataclass(frozen=True, slots=True)
+class Room:
+    """One setting of config.toml that says how much a load may hold, and what the load in force holds."""
+
+    setting: str
+    rows: int
+    declared: int
+    # When the load was made.
+    declared_then: int
 
 
-def policy_finding(policy: Policy, *, places: int | None, people: int | None = None) -> Finding:
+def declared_findings(role: str, rooms: Sequence[Room]) -> Iterator[Finding]:
+    """Whether the load in force leaves room below what is declared; without any room nothing is loaded."""
+    if not rooms:
+        remedy = phrase(texts.NOTHING_LOADED_REMEDY, command=f"tripartite {role} load")
+        yield warning("declared", texts.NOTHING_LOADED, remedy)
+    for room in rooms:
+        shown = {"setting": room.setting, "rows": room.rows, "declared": room.declared, "then": room.declared_then}
+        if room.declared != room.declared_then:
+            yield warning("declared", phrase(texts.DECLARED_CHANGED, **shown), texts.DECLARED_CHANGED_REMEDY)
+        elif room.rows > _LITTLE_ROOM * room.declared:
+            yield warning("declared", phrase(texts.FULL, **shown), texts.FULL_REMEDY)
+        else:
+            yield ok("declared", phrase(texts.FITS, **shown))
+
+
+def policy_finding(policy: Policy, *, places: int | None, people: int | None = None, events: int = 0) -> Finding:
     """Whether the policy's times allow for what is declared."""
     if not policy.release_tick_ms:
         return warning("policy", texts.NO_TICK, texts.POLICY_REMEDY)
-    short = too_short(policy, places, people=people)
+    short = too_short(policy, places, people=people, events=events)
     if not short:
         return ok("policy", texts.POLICY_FITS)
     times = ", ".join(f"{name} >= {least_ms}" for name, least_ms in short.items())

@@ -176,8 +176,12 @@ def _settings(config: msgspec.Struct, section: str = "") -> list[str]:
             inner = _settings(value, f"{name}.")
             sections += ["", f"[{name}]", *inner] if inner else []
         elif field.required or field.name in _DECLARED or value != _default(field):
-            lines += [f"# {line}" for line in comments[field.name]]
-            lines.append(tomli_w.dumps({field.name: value}).rstrip("\n"))
+            written = [f"# {line}" for line in comments[field.name]]
+            written.append(tomli_w.dumps({field.name: value}).rstrip("\n"))
+            if isinstance(value, dict):
+                sections += ["", *written]
+            else:
+                lines += written
     return lines + sections
 
 

@@ -134,6 +134,33 @@ def test_a_dictionary_comes_along_with_its_code_lists_and_is_adopted() -> None:
     assert made("dictionary", "check", "--home", "H")["hash"] == health["dictionary"]
 
 
+EVENTS = """
+[events.stays]
+description = "Stays in hospital."
+
+[events.stays.columns.admitted]
+type = "date"
+description = "Day of admission."
+"""
+
+
+def test_tables_have_room_as_declared_and_the_first_policy_has_time_for_them() -> None:
+    """What the health agency is told to tell is what the census agency's command takes."""
+    Path("claims.toml").write_text(DICTIONARY + EVENTS)
+    Path("icd.csv").write_text("value,label\nI20,Angina\nI21,Infarction\n")
+    words = (*HEALTH, "--dictionary", "claims.toml")
+    assert refused(*words, "--rows", "visits=1000")[1] == "CONFIG_INVALID"
+    assert not Path("H").exists()
+    assert run_here(*words, "--rows", "stays", "--json").code == 2
+    health = made(*words, "--rows", "stays=200000000")
+    assert health["events"] == 200_278_016
+    made(*CENSUS, "--places", str(health["places"]), "--events", str(health["events"]))
+    policy = CensusHome(Path("C")).read(lambda state: state.policy)
+    assert policy is not None
+    assert too_short(policy, health["places"], events=health["events"]) == {}
+    assert too_short(policy, health["places"], events=10 * health["events"]) != {}
+
+
 @pytest.mark.parametrize("broken", ["nothing.toml", "unclosed.toml", "no-codes.toml"])
 def test_a_dictionary_that_cannot_be_read_makes_no_home(broken: str) -> None:
     """The file that was given is named, and the line where one can be told."""

@@ -19,6 +19,7 @@ CONFIG = HealthConfig(
     organisation="ministry",
     origin="health.ministry.example/log",
     places=1_048_576,
+    rows={"stays": 2_097_152, "visits": 524_288},
     census=CensusPeer(address="census.example:7003", organisation="statistics"),
     address="0.0.0.0:7002",
     limits=LimitConfig(max_queries=4),
@@ -34,7 +35,7 @@ def test_a_configuration_is_read_back_as_it_was() -> None:
 
 def test_a_configuration_says_what_each_setting_is() -> None:
     """Every setting stands below its comment; declared figures stand there even where they are the default."""
-    text = config_text(msgspec.structs.replace(CONFIG, places=524_288, limits=LimitConfig()))
+    text = config_text(msgspec.structs.replace(CONFIG, places=524_288, rows={}, limits=LimitConfig()))
     lines = text.splitlines()
     for at, line in enumerate(lines):
         if " = " in line and not line.startswith("#"):
