@@ -9,6 +9,8 @@ import click
 from broker_common.cli import Progress, emit, json_option
 from broker_common.errors import InvalidRequestError
 from broker_common.language import language_of_environment, phrase, said
+from broker_common.storage.dictionary_file import FILE_NAME, read_dictionary
+from broker_common.storage.home import usual_home
 from census_node.linking import texts
 from census_node.linking.settings import MODES, SETTINGS_FILE, Mode, read_settings
 
@@ -16,6 +18,11 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 # What this tool needs beside what every node needs.
 _LIBRARIES = frozenset({"splink", "pyarrow"})
+
+
+def _there(file: Path) -> Path | None:
+    """A file of the home, if it is there."""
+    return file if file.is_file() else None
 
 
 @click.command()
@@ -43,15 +50,16 @@ def link(
     has health_card, the same five, and client_id if it knows which cards are one client's. Both are CSV or Parquet. What is made: people.csv
     for 'tripartite census load', review.csv for clerks, and a report for the linkage staff. See docs/linkage.md.
     """
-    # Imported here, as everything that only a running command needs.
-    from broker_common.storage.home import usual_home  # noqa: PLC0415
-
     home = home or usual_home("census")
     folder = to or home
     if folder is None:
         raise click.UsageError(phrase(texts.NOWHERE), click.get_current_context())
-    usual = None if home is None else home / SETTINGS_FILE
-    settings = read_settings(settings_file or (usual if usual is not None and usual.is_file() else None), mode)
+    published = None if home is None else _there(home / FILE_NAME)
+    settings = read_settings(
+        settings_file or (None if home is None else _there(home / SETTINGS_FILE)),
+        mode,
+        None if published is None else read_dictionary(published),
+    )
     try:
         # Imported here: the linkage libraries are an extra that no other command needs.
         from census_node.linking.linking import PEOPLE_FILE, REPORT_FILE, REVIEW_FILE, Linking  # noqa: PLC0415

@@ -42,6 +42,10 @@ _STEPS: Final = 1000
 _CENSUS_READ, _REGISTER_READ, _SCORED = 80, 160, 900
 
 
+# SECURITY: people typed these texts. A spreadsheet would run what begins so, and could send away what stands beside it.
+_HARMLESS: Final = r"case when regexp_matches({0}, '^\s*[-=+@]') then '''' || {0} else {0} end"
+
+
 @dataclass(frozen=True, slots=True)
 class Linking:
     """What one run takes and where its results go."""
@@ -132,14 +136,15 @@ class Linking:
 
     def _write_review(self, database: Database) -> None:
         """SECURITY: the only file with names."""
-        sides = [f"{side}.{name}" for side in ("register", "census") for name in NAMED]
+        sides = [(side, name) for side in ("register", "census") for name in NAMED]
+        shown = ", ".join(_HARMLESS.format(f"{side}.{name}") for side, name in sides)
         _write_csv(
             self.to / REVIEW_FILE,
-            (DECISION, "why", "probability", CARD, PERSON, *(side.replace(".", "_") for side in sides)),
+            (DECISION, "why", "probability", CARD, PERSON, *(f"{side}_{name}" for side, name in sides)),
             database,
             f"""
             select coalesce(decided.answer, ''), coalesce(review.why, 'decided'), printf('%.6f', candidates.probability),
-                register.health_card, census.person_id, {", ".join(sides)}
+                register.health_card, census.person_id, {shown}
             from candidates left join review using (person, client) left join decided using (person, client)
                 join census on census.row = candidates.person join register on register.row = candidates.client_row
             where review.person is not null or decided.person is not null

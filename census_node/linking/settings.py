@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from broker_common.crypto.id_forms import ID_FORMS
 from broker_common.errors import InvalidRequestError
+from broker_common.query.dictionary import Dictionary
 
 Mode: TypeAlias = Literal["complementary", "nominative"]
 MODES: Final[tuple[Mode, ...]] = ("complementary", "nominative")
@@ -40,7 +41,7 @@ _MAX_FILE_BYTES: Final = 64 * 1024
 class LinkingSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How files are linked."""
 
-    # `complementary`, or `nominative` for names alone.
+    # `complementary`, or `nominative` for names alone. The home's dictionary may say otherwise.
     mode: Mode = "complementary"
     # A pair is linked from this probability on, its rivals considered.
     threshold: Probability = 0.99
@@ -73,7 +74,7 @@ class LinkingSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     )
     # How both files write dates.
     date_format: Annotated[str, Meta(min_length=2, max_length=_MAX_FORM)] = "%Y-%m-%d"
-    # The form of the cards, as in the dictionaries.
+    # The form of the cards; as in that dictionary.
     id_form: str = "ontario_health_card"
     # Which pairs are drawn for training and review.
     seed: Annotated[int, Meta(ge=0, lt=2**32)] = 1
@@ -94,18 +95,21 @@ _NOMINATIVE: Final[dict[str, Any]] = {
 }
 
 
-def read_settings(path: Path | None, mode: Mode | None) -> LinkingSettings:
-    """The settings of a file, or the usual ones without a file; `mode` outranks that of the file.
+def read_settings(path: Path | None, mode: Mode | None = None, dictionary: Dictionary | None = None) -> LinkingSettings:
+    """The settings of a file; what it leaves out is usual, or as the dictionary has it. `mode` outranks both.
 
     Raises:
         InvalidRequestError: CONFIG_INVALID, FILE_UNUSABLE.
     """
+    published: dict[str, Any] = {} if dictionary is None else {"id_form": dictionary.id_form}
+    if dictionary is not None and dictionary.linkage in MODES:
+        published["mode"] = dictionary.linkage
     if path is None:
-        return _settings({}, mode, SETTINGS_FILE)
+        return _settings(published, mode, SETTINGS_FILE)
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_FILE_BYTES)
-        return _settings(msgspec.toml.decode(data, type=dict[str, Any]), mode, str(path))
+        return _settings(published | msgspec.toml.decode(data, type=dict[str, Any]), mode, str(path))
     except OSError as error:
         raise InvalidRequestError("FILE_UNUSABLE", file=str(path), problem=error.strerror or "unreadable") from error
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:

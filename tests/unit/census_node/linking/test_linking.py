@@ -104,6 +104,19 @@ def test_one_run_at_a_time_works_in_a_folder(registers: Registers, tmp_path: Pat
     assert caught.value.code == "LOADING"
 
 
+def test_no_spreadsheet_runs_what_somebody_typed_as_a_name(registers: Registers, tmp_path: Path) -> None:
+    """A formula in the review file would be run by the clerk who opens it."""
+    found = Registers(tmp_path / "typed")
+    found.folder.mkdir()
+    found.register.write_bytes(registers.register.read_bytes())
+    rows = rows_of(registers.census)
+    write_rows(found.census, list(rows[0]), [row | {"given_name": f" ={row['given_name']}"} for row in rows])
+    found.link(tmp_path / "linked", mode="nominative")
+    shown = [value for row in rows_of(tmp_path / "linked" / "review.csv") for value in row.values()]
+    assert [value for value in shown if value.startswith("' =")]
+    assert not [value for value in shown if value.lstrip().startswith(("=", "+", "-", "@"))]
+
+
 # --- again -------------------------------------------------------------------------------------------------------------
 
 

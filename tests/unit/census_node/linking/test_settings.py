@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fakes.dictionaries import CENSUS_DICTIONARY
 
 from broker_common.errors import InvalidRequestError
 from census_node.linking.settings import LinkingSettings, read_settings
@@ -28,6 +30,19 @@ def test_a_file_outranks_what_is_usual_and_the_command_line_the_file(tmp_path: P
     found = read_settings(file, None)
     assert (found.mode, found.seed, found.threshold) == ("nominative", 7, 0.995)
     assert read_settings(file, "complementary").threshold == LinkingSettings().threshold
+
+
+def test_the_dictionary_says_how_cards_look_and_what_is_linked(tmp_path: Path) -> None:
+    """A table of cards of another form could not be loaded under it; the file of settings may still say otherwise."""
+    own = replace(CENSUS_DICTIONARY, id_form="digits", linkage="nominative")
+    found = read_settings(None, None, own)
+    assert (found.mode, found.id_form, found.threshold) == ("nominative", "digits", 0.995)
+    file = tmp_path / "linking.toml"
+    file.write_text('id_form = "text"\nmode = "complementary"\n')
+    found = read_settings(file, None, own)
+    assert (found.mode, found.id_form, found.threshold) == ("complementary", "text", LinkingSettings().threshold)
+    by_household = replace(CENSUS_DICTIONARY, id_form="postal_address", linkage="household")
+    assert read_settings(None, None, by_household).mode == "complementary"
 
 
 @pytest.mark.parametrize(
