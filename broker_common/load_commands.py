@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import click
 
@@ -24,6 +24,48 @@ def rejections_json(rejected: RejectedRows) -> list[dict[str, Any]]:
         {"line": place.number, "reason": reason} | ({"file": place.file} if place.file else {})
         for place, reason in rejected.placed
     ]
+
+
+class EventCounts(Protocol):
+    """What was loaded of one table of events: rows == loaded + without_card + of_nobody + rejected.count."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def loaded(self) -> int: ...
+    @property
+    def without_card(self) -> int: ...
+    @property
+    def of_nobody(self) -> int: ...
+    @property
+    def rejected(self) -> RejectedRows: ...
+
+
+def events_json(events: Mapping[str, EventCounts]) -> dict[str, Any]:
+    """What was loaded of each table of events, as programs read it."""
+    return {
+        name: {
+            "rows": counts.rows,
+            "loaded": counts.loaded,
+            "without_card": counts.without_card,
+            "of_nobody": counts.of_nobody,
+            "rejected": counts.rejected.count,
+            "rejections": rejections_json(counts.rejected),
+        }
+        for name, counts in events.items()
+    }
+
+
+def events_text(events: Mapping[str, EventCounts]) -> str:
+    """What was loaded of each table of events, for a person, with the rows of it that were left out."""
+    lines = []
+    for name, counts in events.items():
+        figures = {key: getattr(counts, key) for key in ("rows", "loaded", "without_card", "of_nobody")}
+        lines.append(said(texts.EVENTS, table=name, rejected=counts.rejected.count, **figures))
+        lines.append(rejections_text(counts.rejected.placed, counts.rejected.count))
+        if 2 * counts.of_nobody > counts.rows:
+            lines.append(said(texts.OF_NOBODY, table=name))
+    return "\n".join(filter(None, lines))
 
 
 def changes_json(changes: Changes | None) -> dict[str, Any] | None:
@@ -50,11 +92,18 @@ def changes_since(before: LoadFigures | None, now: LoadFigures) -> Changes | Non
 
 
 def load_text(
-    head: str, rejected: Sequence[RejectedRows], file: Path, changes: Changes | None, *, is_check: bool
+    head: str,
+    rejected: RejectedRows,
+    file: Path,
+    changes: Changes | None,
+    *,
+    is_check: bool,
+    events: Mapping[str, EventCounts] | None = None,
 ) -> str:
     """What is said of a load, for a person."""
-    lines = [head, *(rejections_text(each.placed, each.count) for each in rejected)]
-    if any(each.count for each in rejected):
+    tables = events or {}
+    lines = [head, rejections_text(rejected.placed, rejected.count), events_text(tables)]
+    if rejected.count or any(counts.rejected.count for counts in tables.values()):
         lines.append(said(texts.REJECTED_FILE, file=str(file)))
     lines.append(_changes_text(changes))
     if is_check:

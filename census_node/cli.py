@@ -199,7 +199,7 @@ def load(
     if not check:
         keep_figures(home, figures, result)
     head = said(texts.CHECKED if check else texts.LOADED, **result)
-    emit(as_json, result, load_text(head, [rejected], watch.report.path, changes, is_check=check))
+    emit(as_json, result, load_text(head, rejected, watch.report.path, changes, is_check=check))
 
 
 commands.add_command(register_command(CensusHome, _PEERS, inboxes=True))

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from broker_common import load_texts
 from broker_common.card_commands import register_command, revoke_command
 from broker_common.cli import (
     Again,
@@ -35,7 +34,14 @@ from broker_common.dictionary_commands import dictionary_command
 from broker_common.errors import BrokerError, RefusedError
 from broker_common.heap import share_one_heap
 from broker_common.language import phrase, phrase_of, said
-from broker_common.load_commands import changes_json, changes_since, check_option, load_text, rejections_json
+from broker_common.load_commands import (
+    changes_json,
+    changes_since,
+    check_option,
+    events_json,
+    load_text,
+    rejections_json,
+)
 from broker_common.privacy.delays import declared_at_least
 from broker_common.privacy.policy import Policy
 from broker_common.rpc.handshake_log import noting_refused_connections
@@ -49,7 +55,6 @@ from broker_common.tlog.health_state import HealthState
 from health_node import texts
 from health_node.config import CensusPeer, HealthConfig
 from health_node.creating import create_home
-from health_node.loading import EventReport
 from health_node.node import verify_fits
 from health_node.opening import HealthHome
 from health_node.people_store import Figures, read_figures
@@ -158,7 +163,9 @@ def load(
     rejected = report.rejected
     figures = watch.figures(rows=report.rows, people=report.loaded, rejected=rejected.count)
     changes = changes_since(before, figures)
-    events = {name: _events_json(each, report.declared.tables[name]) for name, each in report.events.items()}
+    events = {
+        name: counts | {"declared": report.declared.tables[name]} for name, counts in events_json(report.events).items()
+    }
     result = {
         "release": release,
         "rows": report.rows,
@@ -178,25 +185,7 @@ def load(
     if not check:
         keep_figures(home, figures, result)
     head = said(texts.CHECKED if check else texts.LOADED, **(result | {"policy": said(problem or texts.FITS)}))
-    events_text = [said(load_texts.EVENTS, table=name, **each) for name, each in events.items()]
-    left_out = [rejected, *(each.rejected for each in report.events.values())]
-    emit(
-        as_json,
-        result,
-        load_text("\n".join([head, *events_text]), left_out, watch.report.path, changes, is_check=check),
-    )
-
-
-def _events_json(report: EventReport, declared: int) -> dict[str, Any]:
-    return {
-        "rows": report.rows,
-        "loaded": report.loaded,
-        "without_card": report.without_card,
-        "of_nobody": report.of_nobody,
-        "rejected": report.rejected.count,
-        "rejections": rejections_json(report.rejected),
-        "declared": declared,
-    }
+    emit(as_json, result, load_text(head, rejected, watch.report.path, changes, is_check=check, events=report.events))
 
 
 def _asked_policy(opened: HealthHome) -> tuple[Policy | None, str]:

@@ -33,6 +33,10 @@ _DATES = {
 }
 
 
+# Neither a code nor a date, whatever is published.
+_NOTHING_PUBLISHED = " "
+
+
 class Rows(Protocol):
     """Rows under an agency's own names."""
 
@@ -103,6 +107,8 @@ class MappedSource:
         for name, reader in self._readers.items():
             columns[name], problems = reader.read(chunk.columns[reader.own.name])
             wrong = problems | wrong
+        # A row without an id is for the loader to count, whatever else is wrong with it.
+        wrong = {at: problem for at, problem in wrong.items() if columns["health_card"][at]}
         for name, beside in self._beside.items():
             columns[name] = beside.texts(columns["health_card"])
         lines = chunk.lines
@@ -133,7 +139,7 @@ class WordReader:
             try:
                 words[text] = self.word(text)
             except ValueError as error:
-                words[text] = ""
+                words[text] = _NOTHING_PUBLISHED
                 problems[text] = f"{self._called} {error}"
         wrong = {at: problems[text] for at, text in enumerate(texts) if text in problems} if problems else {}
         return list(map(words.__getitem__, texts)), wrong
