@@ -14,7 +14,7 @@ SHARE = "  {what}: {before:g} % before, {now:g} % now"
 CODES_VANISHED = "  {of}: no row has these codes any more: {codes}"
 CODES_APPEARED = "  {of}: these codes are new: {codes}"
 MUCH = "WARNING: {count} of these changed by much. Make sure that the load is whole before you rely on it."
-EVENTS = "  {table}: {loaded:,} events loaded of {rows:,} rows; {without_card:,} have no id, {of_nobody:,} are of nobody, {rejected:,} were left out as wrong"
+EVENTS = "  {table}: {loaded:,} events of {rows:,} rows; {without_card:,} have no id, {of_nobody:,} are of nobody, {rejected:,} were left out as wrong"
 OF_NOBODY = (
     "  WARNING: most events of {table} are of nobody. Is the id of both tables the same, and written in one way?"
 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 READY = "census node ready on {address}"
 LOADING = "Loading the registry"
 LOADED = """\
-Loaded {linked} linked people of {rows} rows; {without_card} have no health card, {rejected} rows were left out as wrong.
+Loaded {linked} linked people of {rows} rows; {without_card} have no id, {rejected} rows were left out as wrong.
 Census release {release} is in force."""
-CHECKED = "Read {linked} linked people of {rows} rows; {without_card} have no health card, {rejected} rows are wrong."
+CHECKED = "Read {linked} linked people of {rows} rows; {without_card} have no id, {rejected} rows are wrong."
 STATUS = """\
 Census node: {state}
   process         {process}

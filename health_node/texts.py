@@ -5,11 +5,11 @@ from __future__ import annotations
 READY = "health node ready on {address}"
 LOADING = "Loading health data"
 LOADED = """\
-Loaded {loaded} people of {rows} rows; {without_card} have no health card, {rejected} rows were left out as wrong.
+Loaded {loaded} people of {rows} rows; {without_card} have no id, {rejected} rows were left out as wrong.
 Release {release} is in force. {places} places are declared, which need a forward delay of {least_forward_delay_ms} ms or more.
 Census policy: {policy}"""
 CHECKED = """\
-Read {loaded} people of {rows} rows; {without_card} have no health card, {rejected} rows are wrong.
+Read {loaded} people of {rows} rows; {without_card} have no id, {rejected} rows are wrong.
 {places} places are declared, which need a forward delay of {least_forward_delay_ms} ms or more.
 Census policy: {policy}"""
 FITS = "fits the declared places."

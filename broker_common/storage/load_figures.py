@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -158,7 +159,7 @@ def keep_figures(home: Path, figures: LoadFigures, report: Mapping[str, Any]) ->
         InternalError: STORE_FAILED.
     """
     try:
-        replace_file(home / REPORT_FILE, msgspec.json.format(msgspec.json.encode(report, enc_hook=str)) + b"\n")
+        replace_file(home / REPORT_FILE, f"{json.dumps(report, ensure_ascii=False, indent=2)}\n".encode())
         replace_file(home / FIGURES_FILE, msgspec.json.encode(figures))
     except OSError as error:
         raise InternalError("STORE_FAILED") from error
