@@ -77,7 +77,7 @@ bench-events: .venv/.bench ## cohorts of PEOPLE by EVENTS=300000000, beside bare
 bench-growth: .venv/.bench ## how cost grows along every axis, or AXIS=name, up to MOST=number
 	$(BENCH).growth $(ON_DIR) $(if $(AXIS),--axis $(AXIS)) $(if $(MOST),--most $(MOST))
 
-bench-all: bench bench-bits bench-load bench-report ## everything that BENCHMARKS.md says but growth, and the page from it
+bench-all: bench bench-bits bench-events bench-load bench-report ## everything that BENCHMARKS.md says but growth, and the page from it
 
 bench-report: setup ## BENCHMARKS.md and its plots from what was measured last
 	$(BENCH).report

@@ -35,7 +35,7 @@ from health_node.marks import mark_sample, price
 from health_node.people_store import PEOPLE_IN_BLOCK, People, PeopleStore, build_people_store
 from health_node.tables import Blocks, Rows, declared_of, offsets_of
 
-__all__ = ["main"]
+__all__ = ["main", "table", "verdicts"]
 
 _PEOPLE, _EVENTS = 15_000_000, 300_000_000
 _ROUNDS: Final = 7
@@ -223,7 +223,28 @@ def table(result: Mapping[str, Any]) -> list[str]:
         f"{each['product processor']['median'] / each['floor processor']['median']:.1f} | {each['priced']:.0f} |"
         for text, each in result["criteria"].items()
     ]
-    return [*heading("criteria", "floor, ms", "cohort, ms", "ratio", "processor, ms", "ratio", "paid for, ms"), *rows]
+    memory, file = result["memory"], result["file"] / 2**30
+    return [
+        *heading("criteria", "floor, ms", "cohort, ms", "ratio", "processor, ms", "ratio", "paid for, ms"),
+        *rows,
+        "",
+        (
+            f"{result['people']:,} people and {result['events']:,} events in a file of {file:.2f} GiB, opened in {result['opening']:.0f} s; "
+            f"{memory['opened'] / 2**30:.2f} GiB of memory when open, {memory['peak'] / 2**30:.2f} GiB at most."
+        ),
+    ]
+
+
+def verdicts(result: Mapping[str, Any]) -> list[str]:
+    """Whether the slowest cohort is fast enough, as lines of Markdown."""
+    return [
+        verdict(
+            max(each[what]["median"] for each in result["criteria"].values()) / 1000,
+            _MOST_SECONDS,
+            f"{unit} for the slowest cohort by events",
+        )
+        for what, unit in (("product", "seconds by the clock"), ("product processor", "seconds of each processor"))
+    ]
 
 
 def main() -> None:
@@ -250,12 +271,7 @@ def main() -> None:
         run.close()
     after = usage_of(os.getpid())
     result["memory"] = {"opened": opened.resident, "peak": after.peak, "after": after.resident}
-    say("\n".join(table(result)))
-    say(
-        f"\nMemory: {opened.resident / 2**30:.2f} GiB when open, {after.peak / 2**30:.2f} GiB at most, of a file of {run.file_bytes / 2**30:.2f} GiB."
-    )
-    slowest = max(each["product"]["median"] for each in result["criteria"].values()) / 1000
-    say(verdict(slowest, _MOST_SECONDS, "seconds for the slowest cohort"))
+    say("\n".join([*table(result), "", *verdicts(result)]))
     progress(f"kept in {store(FOLDER, 'events', result)}")
 
 

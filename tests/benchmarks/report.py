@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import end_to_end, floor_bits, growth, rivals, timeline
+from benchmarks import end_to_end, events, floor_bits, growth, rivals, timeline
 from benchmarks.load import verdicts
 from benchmarks.results import FOLDER, heading, load, progress
 from matplotlib.axes import Axes
@@ -34,6 +34,7 @@ depend on it and on what else it does; ratios and processor time less so. Nothin
 make bench-all        everything below, and this page from it: half an hour on an idle machine
 make bench            questions to 15 million people beside floor and rivals; also PEOPLE=200000 ROUNDS=5 DIR=deployment JSON=1
 make bench-bits       the desk's own work beside the floor, and its instructions counted
+make bench-events     cohorts of 15 million people by 300 million events; needs 10 GB of memory
 make bench-load       32 researchers at once, on a million people
 make bench-growth     how cost grows along an axis: AXIS=log MOST=10000
 make bench-report     this page from what was measured last (build/bench/*.json; sentences: tests/benchmarks/report.py)
@@ -71,6 +72,13 @@ _BITS: Final = """## The desk's own work
 Marking, sealing, opening and passes as the product does them, without nodes; socket and flush are the floor's own in both.
 """
 
+_EVENTS: Final = """## Cohorts by events
+
+Of an event table with one of 100,000 codes in a graph, a day and a length, and a list of as many codes; one person has a hundred thousand
+events. The *floor* compares every number of each column once and packs a bit for each, in as many threads. Processor time is that of
+each thread: what an idle machine would take. *Paid for*: what the price allows at the default `work_per_second`.
+"""
+
 _RIVALS: Final = """## Beside what people would pick instead
 
 Same data, cohorts and machine; every count is checked against a join of the sources. *DuckDB and gRPC*: one DuckDB at each agency, plain
@@ -106,7 +114,7 @@ def written(results: Path, root: Path) -> None:
     """Write the page and its pictures under `root`."""
     pictures = root / _PICTURES
     pictures.mkdir(parents=True, exist_ok=True)
-    names = ("end_to_end", "bits", "load", "rivals", growth.NAME, "timeline")
+    names = ("end_to_end", "bits", "events", "load", "rivals", growth.NAME, "timeline")
     found = {name: result for name in names if (result := load(results, name)) is not None}
     if not found:
         raise SystemExit(f"nothing was measured: {results} holds no results")
@@ -120,6 +128,7 @@ def written(results: Path, root: Path) -> None:
         parts.append(_end_to_end(whole))
     for name, text, lines in (
         ("bits", _BITS, floor_bits.table),
+        ("events", _EVENTS, events.table),
         ("load", _LOAD, _load),
         ("rivals", _RIVALS, lambda result: rivals.table(result, whole)),
         (growth.NAME, _GROWTH, lambda result: _growth(result, pictures)),
@@ -137,6 +146,7 @@ def _bars(found: dict[str, dict[str, Any]]) -> list[str]:
     judges: dict[str, Callable[[dict[str, Any]], list[str]]] = {
         "end_to_end": end_to_end.verdicts,
         "bits": floor_bits.verdicts,
+        "events": events.verdicts,
         "load": lambda result: verdicts(result["mixed"]) if "mixed" in result else [],
     }
     return [line for name, judge in judges.items() if name in found for line in judge(found[name])]
