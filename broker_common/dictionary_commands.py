@@ -93,7 +93,7 @@ def adopt(home: Path, as_json: bool, file: Path | None) -> None:
     from broker_common.query.dictionary_changes import changes
     from broker_common.storage.dictionary_file import FILE_NAME, copy_dictionary, read_dictionary
 
-    agency = _agency(home)
+    agency = agency_at(home)
     new = read_dictionary(file or home / FILE_NAME)
     before = agency.adopted_dictionary()
     adopted = agency.adopt_dictionary(new)
@@ -137,7 +137,7 @@ def draft(
     emit(as_json, result, text.rstrip("\n") if to is None else said(texts.DRAFTED, file=to))
 
 
-def _agency(path: Path) -> AgencyHome[Any]:
+def agency_at(path: Path) -> AgencyHome[Any]:
     """The agency's home at this path.
 
     Raises:

@@ -44,3 +44,11 @@ DRAFTED = "The draft is in {file}. Write what its TODOs ask for, then: tripartit
 
 # --- a node's own ---
 NOTHING_FOUND = "'{word}' stands in no name, description, code or label."
+UPGRADE_DICTIONARY_HELP = (
+    "The dictionary that the data in force was loaded under; usually dictionary.toml in the home. That of a home that 'init' has made "
+    "stands in deploy/examples/ontario."
+)
+UPGRADED = """\
+{home} is carried over: its log is of format {format} from here on, and goes on with every charge that it holds.
+The dictionary of the data in force is adopted: {dictionary}"""
+NOTHING_TO_UPGRADE = "{home} is of this version: nothing was changed."

@@ -589,6 +589,12 @@ REASONS: Mapping[str, Reason] = {
         "The dictionary has version {version}, and version {newest}, which means something else, is the newest that was adopted.",
         "Nothing was changed. Give the dictionary a version above {newest}; only labels may change under a version.",
     ),
+    "DICTIONARY_MISSING": Reason(
+        InvalidRequestError,
+        "The dictionary that the data in {home} was loaded under is not here.",
+        "Nothing was changed. Give its file with --dictionary; if questions of another load are under way, let them end first, with the "
+        "program that the home was made with.",
+    ),
     "DICTIONARY_UNUSABLE": Reason(
         InvalidRequestError,
         "Data cannot be stored under this dictionary: '{column}' {problem}.",

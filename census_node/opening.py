@@ -19,6 +19,7 @@ from broker_common.crypto.commitments import SALT_BYTES
 from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.dashboard.beside import dashboard_beside, watch_certificates
+from broker_common.errors import InternalError
 from broker_common.monitoring import Monitor
 from broker_common.privacy.policy import verify_linkage
 from broker_common.privacy.report import Charges
@@ -59,7 +60,7 @@ from census_node.registry.loading import (
     verify_delays,
     verify_variables,
 )
-from census_node.registry.registry import OpenRegistries, forget_old_loads
+from census_node.registry.registry import OpenRegistries, Registry, forget_old_loads, loads_needed
 from census_node.registry.relinking import relink_registry, reload_registry
 from census_node.registry.rosters import KeptRoster, RosterBook, RosterFolder
 from census_node.registry.staging import newest_and_in_force, was_in_force
@@ -247,6 +248,13 @@ class CensusHome(AgencyHome[CensusState]):
                 people=self.config.people,
                 progress=progress,
             )
+
+    def _loads_needed(self, journal: Journal[CensusState]) -> set[str]:
+        return loads_needed(journal) - {""}
+
+    def _verify_readable(self, load: str, dictionary: Dictionary) -> None:
+        if Registry.read(self.loads.file(load), load).dictionary.hash != dictionary.hash:
+            raise InternalError("INTEGRITY", problem=f"the registry of load {load} is of another dictionary")
 
     def samples_kept(self) -> int:
         with self.journal() as journal, journal.reading():

@@ -107,7 +107,7 @@ class HealthNode:
             journal,
             loads,
             read=self._read,
-            needed=lambda: _loads_needed(journal),
+            needed=lambda: loads_needed(journal),
         )
 
     # --- taking a question -----------------------------------------------------------------------------------------
@@ -423,11 +423,12 @@ def verify_fits(policy: Policy, declared: Declared) -> None:
         )
 
 
+def loads_needed(journal: Journal[HealthState]) -> set[str]:
+    """Loads that new questions, or open ones, are about."""
+    with journal.reading() as state:
+        return {state.load} - {""} | {state.tickets[ticket].submission.load for ticket in state.open_tickets}
+
+
 def forget_old_loads(journal: Journal[HealthState], loads: LoadFolder) -> None:
     """Remove stores that neither new questions nor open tickets need."""
-    loads.forget_except(_loads_needed(journal))
-
-
-def _loads_needed(journal: Journal[HealthState]) -> set[str]:
-    with journal.reading() as state:
-        return {state.load} | {state.tickets[ticket].submission.load for ticket in state.open_tickets}
+    loads.forget_except(loads_needed(journal))

@@ -37,7 +37,8 @@ from health_node.census_link import CensusLink, fetch_policy
 from health_node.cohort_figures import CohortBands
 from health_node.config import HealthConfig
 from health_node.loading import LoadReport, load_people
-from health_node.node import HealthNode, SamplingKeys, forget_old_loads, verify_fits
+from health_node.node import HealthNode, SamplingKeys, forget_old_loads, loads_needed, verify_fits
+from health_node.people_store import PeopleStore
 from health_node.questions import Questions
 from health_node.relinking import relink_people, reload_people
 from health_node.roster_book import RosterBook
@@ -122,6 +123,12 @@ class HealthHome(AgencyHome[HealthState]):
             self.loads.put_in_force(journal, load, release, linkage.chain_id, os.urandom, dictionary=dictionary)
             forget_old_loads(journal, self.loads)
         return report
+
+    def _loads_needed(self, journal: Journal[HealthState]) -> set[str]:
+        return loads_needed(journal)
+
+    def _verify_readable(self, load: str, dictionary: Dictionary) -> None:
+        PeopleStore(self.loads.file(load), dictionary, threads=self.config.limits.engine_threads).close()
 
     async def policy_in_force(self) -> Policy:
         """The policy that the census node says is in force.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Generic
 
@@ -20,7 +20,7 @@ from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
 from broker_common.storage.keyring import Keyring
 from broker_common.storage.linkage_keys import LinkageKeys
-from broker_common.storage.loads import StoreStateT
+from broker_common.storage.loads import LoadFolder, StoreStateT
 from broker_common.storage.registration import KnownPeers, announce, own_card, register, revoke
 from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.cosignature import Cosigner
@@ -31,6 +31,8 @@ from broker_common.tlog.replay import FORMAT_VERSION
 
 class AgencyHome(ABC, Generic[StoreStateT]):
     """An agency's home. A node that serves it obeys what is written here at its next call."""
+
+    loads: LoadFolder
 
     def __init__(
         self, home: Home, keyring: Keyring, linkage_keys: LinkageKeys, state: type[StoreStateT], identity: str
@@ -142,6 +144,53 @@ class AgencyHome(ABC, Generic[StoreStateT]):
                 own, now_ms = own_card(state.membership), journal.now()
             identity = self._key_of(own, Purpose.IDENTITY, now_ms)
             return adopt_dictionary(journal, self.dictionaries, dictionary, identity)
+
+    def upgrade(self, candidates: Iterable[Dictionary]) -> DictionaryAdopted | None:
+        """Carry a home of an earlier version over, every charge included; None if it is of this version.
+
+        Its log goes on: the dictionary of the load in force is adopted, and what follows is of the present format. Nothing else is
+        written anew. `candidates` are the dictionaries that may be that one.
+
+        Raises:
+            RefusedError: ALREADY_RUNNING.
+            InvalidRequestError: DICTIONARY_MISSING, none of them is; KEY_MISSING.
+            InternalError: INTEGRITY, what the home holds is not what its log says; nothing was changed.
+        """
+        with self.home.serving(), self.journal(may_be_old=True) as journal:
+            with journal.reading() as state:
+                if state.format == FORMAT_VERSION:
+                    return None
+                own, now_ms, commitments = own_card(state.membership), journal.now(), dict(state.commitments)
+                in_force, meanings = state.load, {state.dictionaries[load] for load in self._loads_needed(journal)}
+            by_meaning = {dictionary.hash.hex(): dictionary for dictionary in candidates}
+            if len(meanings) > 1 or not by_meaning or not meanings <= by_meaning.keys():
+                raise InvalidRequestError("DICTIONARY_MISSING", home=str(self.home.path), role=self.home.role)
+            # Read before anything is written: what cannot be read is not carried over.
+            for load in self._loads_needed(journal):
+                self.loads.verify(journal, load, commitments)
+            dictionary = by_meaning[meanings.pop()] if meanings else next(iter(by_meaning.values()))
+            if in_force:
+                self._verify_readable(in_force, dictionary)
+            identity = self._key_of(own, Purpose.IDENTITY, now_ms)
+            return adopt_dictionary(journal, self.dictionaries, dictionary, identity)
+
+    @property
+    def format(self) -> int:
+        """That of what the log is to hold next."""
+        with self.journal(may_be_old=True) as journal, journal.reading() as state:
+            return state.format
+
+    @abstractmethod
+    def _loads_needed(self, journal: Journal[StoreStateT]) -> set[str]:
+        """Loads that somebody is still counted, selected or charged on."""
+
+    @abstractmethod
+    def _verify_readable(self, load: str, dictionary: Dictionary) -> None:
+        """Return only if a load's file can be read as one of this dictionary.
+
+        Raises:
+            BrokerError: what is wrong with it.
+        """
 
     def newest_dictionary(self) -> Dictionary:
         """The one that data is loaded under.
