@@ -61,7 +61,7 @@ def check(context: click.Context, home: Path | None, as_json: bool, file: Path |
         path = file
     found = read_dictionary(path)
     if home is not None:
-        _agency(home).verify_dictionary(found)
+        agency_at(home).verify_dictionary(found)
     emit(as_json, {"file": str(path), **_checked_json(found)}, "\n".join(_checked_lines(path, found)))
 
 
