@@ -12,11 +12,12 @@ from broker_common.crypto.signing import Purpose, VerifyKey, key_named
 from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.dictionary_document import Adoption, adoption_of, parse_dictionary_document
+from broker_common.rpc.channel import MAX_MESSAGE_BYTES
 from broker_common.tlog.entries import DictionaryAdopted
 from broker_common.values import parse_base64
 
-# Of one message; whatever it is in, a message stays below 4 MiB.
-_PART_BYTES = 1 << 20
+# Of one message, which has something around it.
+_PART_BYTES = MAX_MESSAGE_BYTES // 2
 
 
 def adoption_to_wire(event: DictionaryAdopted) -> dictionary_pb2.SignedAdoption:

@@ -232,6 +232,7 @@ class _Reader:
     def __init__(self, text: str, path: Path) -> None:
         self._text = text
         self._folder = path.parent
+        self._lists: dict[str, tuple[Code, ...]] = {}
         self.wrong = wrong_at(path)
 
     def dictionary(self, content: Mapping[str, Any]) -> Dictionary:
@@ -309,7 +310,10 @@ class _Reader:
                     phrase("'{file}' is not the name of a CSV file beside this one.", file=shown(written)),
                     phrase("Name it without folders, such as: {example}", example='codes = "icd10.csv"'),
                 )
-            return read_code_list(self._folder / written)
+            # Columns often share one: it is read once.
+            if written not in self._lists:
+                self._lists[written] = read_code_list(self._folder / written)
+            return self._lists[written]
         if not isinstance(written, list):
             table.wrong(
                 "codes",

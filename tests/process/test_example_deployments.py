@@ -378,7 +378,9 @@ def questions_of(readme: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_an_example_is_loaded_and_asked_by_commands_alone(tmp_path: Path, name: str) -> None:
+def test_an_example_is_loaded_and_asked_by_commands_alone(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every question of its README is answered as the rows say, within the noise; what a researcher reads is what was written."""
     example, folder = WHOLE[name], EXAMPLES / name
     assert questions_of((folder / "README.md").read_text("utf-8")) == list(example.questions)
@@ -404,3 +406,16 @@ def test_an_example_is_loaded_and_asked_by_commands_alone(tmp_path: Path, name: 
             # Neither nobody nor everybody would pass.
             assert 2 * SLACK < truth < PEOPLE * 2 // 3 - 2 * SLACK, (where, truth)
             assert abs(answer["noisy_count"] - truth) < SLACK, (where, truth)
+        monkeypatch.setenv("TRIPARTITE_LANG", "fr")
+        page = run_here("researcher", "dictionary", "--home", deployment.home("researcher")).stdout
+        assert_is_french(page, dictionary)
+
+
+def assert_is_french(page: str, dictionary: Dictionary) -> None:
+    """Every description, every event table, and every code of the columns that a page has room for, below what it stands under."""
+    for table in dictionary.events:
+        assert f"{table.name}  (événements, en nombre quelconque par personne)\n    {table.description_fr}\n" in page
+    for column in (*dictionary.columns, *(column for table in dictionary.events for column in table.columns)):
+        assert column.description_fr in page
+        for code in column.codes:
+            assert f"{'  ' * bool(code.under)}'{code.value}'  {code.label_fr}\n" in page
