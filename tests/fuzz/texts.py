@@ -74,7 +74,14 @@ from researcher_node.study.design import Study, design
 from researcher_node.study.file import parse_study_file
 from researcher_node.study.overlap import most_in
 
-__all__ = ["CRITERIA_CODES", "QUESTION_CODES", "TARGETS", "verify_condition", "verify_question"]
+__all__ = [
+    "CRITERIA_CODES",
+    "QUESTION_CODES",
+    "TARGETS",
+    "verify_condition",
+    "verify_condition_on_events",
+    "verify_question",
+]
 
 CRITERIA_CODES = frozenset(
     {"CRITERIA_TOO_LARGE", "UNKNOWN_COLUMN", "UNKNOWN_EVENTS", "UNKNOWN_CODE", "WRONG_TYPE", "WRONG_OPERATOR"}
@@ -137,7 +144,7 @@ _PATIENTS = (
 )
 
 
-def _verify_of_events(condition: Condition, data: bytes) -> None:
+def verify_condition_on_events(condition: Condition, data: bytes) -> None:
     """What holds of every condition, and that it is true or false of whoever there is, as its certainty has it."""
     del data
     _verify_forms(condition, STAYS)
@@ -778,7 +785,7 @@ TARGETS: Mapping[str, Target[Any]] = {
     ),
     "criteria_of_events": Target(
         parse=lambda data: _read(parse_condition, data, STAYS),
-        check=_verify_of_events,
+        check=verify_condition_on_events,
         covers=(parse_condition, parse_syntax, condition_from_wire),
         seeds=_event_seeds,
         codes=CRITERIA_CODES | {"CRITERIA_SYNTAX"},

@@ -9,9 +9,15 @@ from functools import cache
 from typing import Any
 
 import tripartite.v1
-from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
+from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY, STAYS
 from fuzz.target import Target, require
-from fuzz.texts import CRITERIA_CODES, QUESTION_CODES, verify_condition, verify_question
+from fuzz.texts import (
+    CRITERIA_CODES,
+    QUESTION_CODES,
+    verify_condition,
+    verify_condition_on_events,
+    verify_question,
+)
 from google.protobuf import any_pb2
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
@@ -109,6 +115,25 @@ def _criteria_seeds() -> dict[str, bytes]:
         "range": condition_pb2.Condition(range=between).SerializeToString(),
         "bad empty": b"",
         "bad repeated": b"\x12\x0b\x0a\x03age\x12\x02\x08\x02\x12\x02\x08\x02",
+    }
+
+
+def _event_seeds() -> dict[str, bytes]:
+    def wire(text: str) -> bytes:
+        return parse_condition(text, STAYS).to_wire().SerializeToString(deterministic=True)
+
+    def happened(**fields: Any) -> bytes:
+        return condition_pb2.Condition(happened=condition_pb2.Happened(**fields)).SerializeToString()
+
+    inner = condition_pb2.Condition(happened=condition_pb2.Happened(events="prescription", at_least=1))
+    return {
+        "under": wire("diagnosis under ('I20', 'I21') and diagnosis not under 'I42'"),
+        "any": wire("any(hospitalisation where cause under 'I21' and admitted >= '2005-01-01')"),
+        "count": wire("count(hospitalisation where not days < 3) >= 3 or count(prescription) = 2"),
+        "bad number": happened(events="prescription", at_least=0),
+        "bad events": happened(events="age", at_least=1),
+        "bad nesting": happened(events="hospitalisation", at_least=1, where=inner),
+        "bad codes": condition_pb2.Condition(under=condition_pb2.Under(column="diagnosis")).SerializeToString(),
     }
 
 
@@ -242,6 +267,19 @@ TARGETS: Mapping[str, Target[Any]] = {
         seeds=_criteria_seeds,
         codes=CRITERIA_CODES | {"MALFORMED_MESSAGE"},
         words=(*(name.encode() for name in HEALTH_DICTIONARY.names), b"stroke", b"\x32\x02", b"\x22\x04", b"\x0a\x00"),
+    ),
+    "events_wire": Target(
+        parse=lambda data: condition_from_wire(parse_message(condition_pb2.Condition, data), STAYS),
+        check=verify_condition_on_events,
+        covers=(condition_from_wire,),
+        on_the_wire=True,
+        seeds=_event_seeds,
+        codes=CRITERIA_CODES | {"MALFORMED_MESSAGE"},
+        words=(
+            *(name.encode() for name in STAYS.names),
+            *(name.encode() for table in STAYS.events for name in (table.name, *table.names)),
+            *(b"I21", b"I20-I25", b"\x42\x05", b"\x4a\x10", b"\x18\x01", b"\x32\x02", b"\x0a\x00"),
+        ),
     ),
     "question_wire": Target(
         parse=_parse_question,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import random  # noqa: TID251 - seeded conditions, no secret
+from dataclasses import replace
 
 import pytest
-from fakes.dictionaries import HEALTH_DICTIONARY
+from fakes.dictionaries import HEALTH_DICTIONARY, STAYS
 from fakes.obvious_criteria import ObviousPerson, Value, meets
 
 from broker_common.query.condition import Condition
@@ -71,6 +72,32 @@ def test_a_cross_product_counts_its_overlapping_side_alone() -> None:
     groups = [all_of(pair) for pair in itertools.product(procedures, bands)]
     assert most_in(groups, HEALTH_DICTIONARY) == 3
     assert most_in(groups[::-1], HEALTH_DICTIONARY) == 3
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "disjoint"),
+    [
+        ("any(hospitalisation)", "not any(hospitalisation)", True),
+        ("count(hospitalisation) = 0", "any(hospitalisation where days > 3)", True),
+        ("count(prescription) between 1 and 2", "count(prescription) >= 3", True),
+        ("diagnosis under 'I21'", "not (diagnosis under 'I21')", True),
+        ("count(prescription) between 1 and 3", "count(prescription) >= 3", False),
+        ("any(hospitalisation where days < 3)", "any(hospitalisation where days >= 3)", False),
+        ("diagnosis under 'I21'", "diagnosis under 'J45'", False),
+    ],
+)
+def test_groups_by_events_and_branches(one: str, other: str, *, disjoint: bool) -> None:
+    """By number they exclude each other, by kind they do not: one person has many events, and many diagnoses."""
+    left, right = parse_condition(one, STAYS), parse_condition(other, STAYS)
+    assert are_disjoint(left, right, STAYS) == disjoint
+    assert are_disjoint(right, left, STAYS) == disjoint
+
+
+def test_people_of_one_home_are_in_a_group_each() -> None:
+    """Where homes are linked, a home is in every group that somebody of it is in."""
+    groups = [read("sex = 'male'"), read("sex = 'female'")]
+    assert most_in(groups, HEALTH_DICTIONARY) == 1
+    assert most_in(groups, replace(HEALTH_DICTIONARY, linkage="household")) == 2
 
 
 def some_condition(chance: random.Random, depth: int) -> Condition:
