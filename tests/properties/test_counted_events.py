@@ -26,7 +26,7 @@ from health_node.cohort import compile_condition
 from health_node.encoding import Encoding
 from health_node.people_store import PeopleStore
 
-SIZE = 25
+SIZE = 60
 World: TypeAlias = tuple[EventWorld, PeopleStore, dict[bytes, list[ObviousPerson]]]
 
 
@@ -80,7 +80,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield made, store, made.obvious()
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(condition=conditions)
 def test_store_selects_exactly_whom_the_condition_holds_for(world: World, condition: Condition) -> None:
     """Whoever is marked meets the condition and the other way round; of a household somebody does."""
@@ -120,7 +120,7 @@ IN_SQL = {
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[duckdb.DuckDBPyConnection, PeopleStore]]:
     """The files of a world as DuckDB reads them, and the store that they were loaded into."""
-    made, folder = EventWorld.made(8, 14 * SIZE), Path(tmp_path_factory.mktemp("files"))
+    made, folder = EventWorld.made(8, 6 * SIZE), Path(tmp_path_factory.mktemp("files"))
     made.load(folder)
     with duckdb.connect(config={"threads": 1}) as connection, PeopleStore(folder / "store.people", DICTIONARY) as store:
         for view, name in (("person", "people"), ("stay", "stay"), ("visit", "visit")):
