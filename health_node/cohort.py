@@ -238,7 +238,7 @@ def _membership(literals: Iterable[Literal], encoding: Encoding) -> Predicate:
     places = {encoding.place(literal) for literal in literals}
     if encoding.is_mask:
         return _Sharing(encoding, sum(1 << place for place in places))
-    return _of_runs(_admitted([(place, place) for place in places], encoding), encoding)
+    return _of_runs(_runs_of(places, encoding), encoding)
 
 
 def _presence(encoding: Encoding) -> Predicate:
@@ -254,6 +254,13 @@ def _of_runs(runs: tuple[Run, ...], encoding: Encoding) -> Predicate:
     if not is_list(encoding.column):
         return among
     return Counting(encoding.column.name, among, 1, key=f"{encoding.column.name} {runs}")
+
+
+def _runs_of(places: Iterable[int], encoding: Encoding) -> tuple[Run, ...]:
+    """What somebody with a value can have of these, of which there may be as many as codes."""
+    admitted = np.array(sorted(place for place in places if 1 <= place <= encoding.top), np.int64)
+    pieces = np.split(admitted, np.flatnonzero(np.diff(admitted) > 1) + 1) if len(admitted) else []
+    return tuple((int(piece[0]), int(piece[-1])) for piece in pieces)
 
 
 def _admitted(runs: Iterable[Run], encoding: Encoding) -> tuple[Run, ...]:

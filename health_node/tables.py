@@ -26,13 +26,13 @@ from numpy.typing import NDArray
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.privacy.delays import DECLARED_STEP, least_forward_delay_ms
-from broker_common.query.dictionary import Column, Dictionary
+from broker_common.query.dictionary import PEOPLE, Column, Dictionary
 from broker_common.storage.source_values import is_list
 from health_node.cohort import Counting, Predicate, Scratch
 from health_node.encoding import Stored
 
-MEMBERS: Final = "people"
-"""The table of people where a place is a household; its columns are the people's."""
+MEMBERS: Final = PEOPLE
+"""The table of people where a place is a household; its columns are the people's. No event table has this name."""
 
 Bits: TypeAlias = NDArray[np.uint8]
 """One bit for each person or place, the most significant first."""
@@ -62,10 +62,10 @@ def shapes_of(dictionary: Dictionary) -> tuple[Shape, ...]:
     """The tables that a store of this dictionary has, in the order in which they lie there.
 
     Raises:
-        InvalidRequestError: DICTIONARY_UNUSABLE, one of them has the name of the members of households.
+        InvalidRequestError: DICTIONARY_UNUSABLE, a column has the name of the members of households.
     """
     members = [Shape(MEMBERS, (), True)] if dictionary.linkage == "household" else []
-    if members and (MEMBERS in dictionary.names or dictionary.find_events(MEMBERS) is not None):
+    if members and MEMBERS in dictionary.names:
         raise InvalidRequestError("DICTIONARY_UNUSABLE", column=MEMBERS, problem="has the name of the table of people")
     lists = [Shape(column.name, (column,), False) for column in dictionary.columns if is_list(column)]
     return (*members, *lists, *(Shape(table.name, table.columns, True) for table in dictionary.events))

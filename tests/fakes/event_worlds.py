@@ -13,11 +13,10 @@ from typing import Any, Final
 from fakes.obvious_criteria import ObviousPerson, Value
 
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
-from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary, EventTable
 from broker_common.storage.source_plan import LINKED_ID, PlainPlan
 from health_node.loading import LoadReport, load_people
-from health_node.tables import declared_of
+from health_node.tables import Declared, shapes_of
 
 __all__ = ["CHAIN", "DICTIONARY", "EVENTFUL", "HOUSEHOLDS", "SMALL", "EventWorld"]
 
@@ -26,6 +25,8 @@ _DAYS = 400
 CHAIN: Final = LinkageChain([LinkageKey(bytes(range(32)))], "text")
 # Of whoever has far more events than all others.
 EVENTFUL: Final = 200
+# Places, and rows of each table: fewer than an operator may declare, so that small blocks are soon gone over.
+ROOM: Final = 4096
 
 
 def _codes(count: int, parents: int = 2) -> tuple[Code, ...]:
@@ -137,7 +138,7 @@ class EventWorld:
             folder / "store.people",
             CHAIN,
             dictionary=self.dictionary,
-            declared=declared_of(self.dictionary, DECLARED_STEP, {}),
+            declared=Declared(ROOM, {shape.name: ROOM for shape in shapes_of(self.dictionary)}),
             **settings,
         )
 

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 import duckdb
+import numpy as np
 import pytest
+from fakes.counted_passes import passes_made
 from fakes.event_worlds import CHAIN, DICTIONARY, FIRST_DAY, HOUSEHOLDS, EventWorld
 from fakes.obvious_criteria import ObviousPerson, meets
 from fakes.samples import selected
@@ -20,6 +22,8 @@ from broker_common.query.condition import Condition, Literal, Order
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import ColumnType
 from health_node import sorting, tables
+from health_node.cohort import compile_condition
+from health_node.encoding import Encoding
 from health_node.people_store import PeopleStore
 
 SIZE = 60
@@ -76,7 +80,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield made, store, made.obvious()
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(condition=conditions)
 def test_store_selects_exactly_whom_the_condition_holds_for(world: World, condition: Condition) -> None:
     """Whoever is marked meets the condition and the other way round; of a household somebody does."""
@@ -137,3 +141,22 @@ def test_store_selects_whom_duckdb_selects(
     expected = sorted(CHAIN.pseudonym(one_id) for (one_id,) in rows)
     assert 0 < len(expected) < store.size
     assert [row.tobytes() for row in selected(store, parse_condition(criteria, DICTIONARY))] == expected
+
+
+@settings(max_examples=200)
+@given(condition=conditions)
+def test_price_bounds_the_passes_that_are_made(condition: Condition) -> None:
+    """Over people and over the rows of each table, whatever is stored."""
+    predicate = compile_condition(condition, DICTIONARY)
+    looked_at = [(predicate, DICTIONARY.columns)]
+    for counting in predicate.countings:
+        table = DICTIONARY.find_events(counting.table)
+        columns = (DICTIONARY.column(counting.table),) if table is None else table.columns
+        looked_at += [(counting.where, columns)] if counting.where is not None else []
+    for each, columns in looked_at:
+        made = {
+            passes_made(each, {column.name: np.full(8, value, Encoding.of(column).kind) for column in columns})
+            for value in (0, 1, 3)
+        }
+        assert len(made) == 1
+        assert made.pop() <= each.passes

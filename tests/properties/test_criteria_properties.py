@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import pytest
+from fakes.counted_passes import passes_made
 from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.obvious_criteria import decoded
 from fakes.samples import selected
@@ -28,8 +29,7 @@ from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
 from broker_common.query.messages import parse_message
 from broker_common.query.question import parse_question
 from broker_common.storage.source_values import MISSING, Values
-from health_node import cohort
-from health_node.cohort import Scratch, compile_condition
+from health_node.cohort import compile_condition
 from health_node.encoding import Encoding
 from health_node.people_store import People, PeopleStore, build_people_store
 
@@ -368,42 +368,15 @@ def suggestion(error: InvalidRequestError) -> str:
 _MORE = settings(max_examples=300)
 
 
-class CountedPasses:
-    """NumPy as `cohort` calls it; counts what goes over a whole block."""
-
-    PASSES: Final = dict.fromkeys(
-        (
-            *("equal", "not_equal", "less_equal", "greater_equal", "subtract"),
-            *("bitwise_and", "logical_or", "logical_and", "logical_not"),
-        ),
-        1,
-    ) | {"take": cohort._LOOKUP_PASSES}
-
-    def __init__(self) -> None:
-        self.counted = 0
-
-    def __getattr__(self, name: str) -> Any:
-        # What makes arrays is called when a table or a scratch is made, and goes over no block.
-        if name not in self.PASSES:
-            assert name in {"dtype", "empty", "zeros", "bool_"}, f"np.{name} goes over people and has no price"
-            return getattr(np, name)
-        self.counted += self.PASSES[name]
-        return getattr(np, name)
-
-
 @_MORE
 @given(long_conditions)
 def test_price_bounds_the_passes_that_are_made_over_people(message: condition_pb2.Condition) -> None:
     """Whatever the condition is, no more passes than were paid for, over nobody, somebody and everybody alike."""
     predicate = compile_condition(condition_from_wire(message, DICTIONARY), DICTIONARY)
-    made = set()
-    for value in (0, 1, 3):
-        columns = {column.name: np.full(8, value, dtype=Encoding.of(column).kind) for column in DICTIONARY.columns}
-        counting = CountedPasses()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(cohort, "np", counting)
-            predicate.mark(columns, np.empty(8, dtype=np.bool_), Scratch(8))
-        made.add(counting.counted)
+    made = {
+        passes_made(predicate, {each.name: np.full(8, value, Encoding.of(each).kind) for each in DICTIONARY.columns})
+        for value in (0, 1, 3)
+    }
     assert len(made) == 1
     assert made.pop() <= predicate.passes
 

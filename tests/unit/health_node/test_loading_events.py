@@ -154,7 +154,7 @@ def test_full_disk_leaves_the_store_before(tmp_path: Path) -> None:
     """Also where only the file in which events are sorted becomes too large."""
     EventWorld.made(5, 50).load(tmp_path)
     before = (tmp_path / "store.people").read_bytes()
-    with limited_files(100_000), pytest.raises(InternalError, match="STORE_FAILED"):
+    with limited_files(20_000), pytest.raises(InternalError, match="STORE_FAILED"):
         EventWorld.made(6, 50).load(tmp_path)
     assert (tmp_path / "store.people").read_bytes() == before
     assert not list(tmp_path.glob(".*"))

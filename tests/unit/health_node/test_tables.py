@@ -251,7 +251,7 @@ def test_what_nothing_is_said_of_has_a_step() -> None:
 
 
 def test_members_of_households_have_a_name_of_their_own() -> None:
-    """An event table of that name could not be declared beside them."""
-    clashing = replace(BY_HOUSEHOLD, events=(replace(SMALL.events[0], name=MEMBERS),))
+    """A list of that name could not be declared beside them."""
+    clashing = replace(BY_HOUSEHOLD, columns=(replace(SMALL.columns[1], name=MEMBERS),))
     with pytest.raises(InvalidRequestError, match="DICTIONARY_UNUSABLE"):
         declared_of(clashing, 7, {})
