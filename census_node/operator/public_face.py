@@ -17,6 +17,7 @@ from broker_common.dashboard.now import Now, log_problems, node_problems
 from broker_common.dashboard.sentences import ORDERS, POLICIES, happening_rows
 from broker_common.language import Language, phrase
 from broker_common.privacy.policy import scales_text
+from census_node import texts
 from census_node.operator.picture import DAY_MS, Picture, answers_per_day
 
 CensusNow: TypeAlias = Now[Picture]
@@ -205,10 +206,13 @@ def _policy_rows(t: Language, picture: Picture) -> list[tuple[str, str | Markup]
         if policy.accounting == "strict"
         else t("an answer is charged to the people in its sample")
     )
+    percent = policy.declared_linked_percent
     return [
         (t("Limit of belief"), t.exact_percent(policy.max_belief)),
         (t("Accounting"), f"{accounting} ({policy.accounting})"),
         (t("One budget for"), t(policy.subject)),
+        (t("Records are linked"), t(texts.LINKAGE[policy.linkage])),
+        (t("Linked share"), t(texts.DECLARED_LINKED, percent=percent) if percent else t(texts.DECLARED_NOTHING)),
         (t("Answers allowed"), t.number(policy.max_answers) if policy.max_answers else t("no fixed number")),
         # The same in every language.
         (t("Noise scales"), scales_text(policy.scales).replace(" to ", "\u2013")),
