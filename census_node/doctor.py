@@ -27,15 +27,19 @@ def look(path: Path) -> Iterator[Finding]:
     """Everything but the files themselves."""
     opened = CensusHome(path)
     yield ok("config", texts.CONFIG)
+    yield from tried("log", lambda: _of_log(opened))
+    yield from tried("source", lambda: source_findings(opened, id_columns))
+    yield from tried("witness", lambda: _witness(opened))
+    yield from tried("oversight", lambda: [_oversight(opened)])
+
+
+def _of_log(opened: CensusHome) -> Iterator[Finding]:
     with opened.journal() as journal:
         yield from agency_findings(opened, journal, system_clock())
         yield from tried("peers", lambda: _health_agencies(journal))
         yield from tried("declared", lambda: _declared(opened, journal))
         yield from tried("policy", lambda: [_policy(opened, journal)])
         yield from tried("dictionary", lambda: dictionary_findings(opened, journal))
-    yield from tried("source", lambda: source_findings(opened, id_columns))
-    yield from tried("witness", lambda: _witness(opened))
-    yield from tried("oversight", lambda: [_oversight(opened)])
 
 
 def _health_agencies(journal: Journal[CensusState]) -> Iterator[Finding]:

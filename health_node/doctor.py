@@ -27,14 +27,17 @@ def look(path: Path) -> Iterator[Finding]:
     """Everything but the files themselves."""
     opened = HealthHome(path)
     yield ok("config", texts.CONFIG)
-    now_ms = system_clock()
+    yield from tried("log", lambda: _of_log(opened))
+    yield from tried("source", lambda: source_findings(opened, lambda _: (LINKED_ID,)))
+    yield from tried("policy", lambda: [_policy(opened)])
+
+
+def _of_log(opened: HealthHome) -> Iterator[Finding]:
     with opened.journal() as journal:
-        yield from agency_findings(opened, journal, now_ms)
+        yield from agency_findings(opened, journal, system_clock())
         yield from tried("peers", lambda: _census(opened, journal))
         yield from tried("declared", lambda: _declared(opened, journal))
         yield from tried("dictionary", lambda: dictionary_findings(opened, journal))
-    yield from tried("source", lambda: source_findings(opened, lambda _: (LINKED_ID,)))
-    yield from tried("policy", lambda: [_policy(opened)])
 
 
 def _census(opened: HealthHome, journal: Journal[HealthState]) -> Iterator[Finding]:

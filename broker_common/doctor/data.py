@@ -17,7 +17,8 @@ from broker_common.storage.agency import AgencyHome
 from broker_common.storage.dictionary_file import FILE_NAME, read_dictionary
 from broker_common.storage.journal import Journal
 from broker_common.storage.source import RejectedRows
-from broker_common.storage.source_plan import plan_for
+from broker_common.storage.source_plan import OwnPlan, plan_for
+from broker_common.storage.source_toml import PEOPLE_TABLE, OwnFiles, OwnTable
 
 # Of what is declared: beyond it the next load may not fit.
 _LITTLE_ROOM = 0.95
@@ -93,7 +94,21 @@ def source_findings(opened: AgencyHome[Any], ids: Callable[[Dictionary], Collect
         return
     dictionary = opened.newest_dictionary()
     plan = plan_for(home, None, ids(dictionary), dictionary)
-    sources = [plan.people(dictionary.columns), *(plan.events(table) for table in dictionary.events)]
-    for source in sources:
-        next(iter(source.chunks(RejectedRows())), None)
-    yield ok("source", texts.SOURCE)
+    sources = {PEOPLE_TABLE: plan.people(dictionary.columns)} | {
+        table.name: plan.events(table) for table in dictionary.events
+    }
+    unasked = (
+        {name for name, table in plan.tables.items() if not _is_light(table)} if isinstance(plan, OwnPlan) else set()
+    )
+    for name in sources.keys() - unasked:
+        next(iter(sources[name].chunks(RejectedRows())), None)
+    if unasked:
+        command = f"tripartite {opened.home.role} load --check --home {home}"
+        yield ok("source", phrase(texts.SOURCE_UNASKED, tables=", ".join(sorted(unasked)), command=command))
+    else:
+        yield ok("source", texts.SOURCE)
+
+
+def _is_light(table: OwnTable) -> bool:
+    """Whether its first rows are there at once: a database sorts all of them before, and a table beside it is read whole."""
+    return isinstance(table.rows, OwnFiles) and all(column.rows is None for column in table.columns.values())

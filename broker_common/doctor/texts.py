@@ -105,6 +105,9 @@ POLICY_UNKNOWN_REMEDY = "Look again when it runs."
 NO_SOURCE = "Neither source.toml nor people.csv is in the home."
 NO_SOURCE_REMEDY = "Say in source.toml where the data are (docs/dictionaries.md), or give every load its file."
 SOURCE = "The source that the next load reads can be opened, and has what the dictionary needs."
+SOURCE_UNASKED = (
+    "source.toml fits the dictionary. Whether {tables} can be read, '{command}' says: it takes as long as a load."
+)
 DICTIONARY_GOOD = "The dictionary of the load in force is version {version}, and so is the one in the home."
 DICTIONARY_NONE = "No dictionary is adopted."
 ADOPT_REMEDY = "Write it (docs/dictionaries.md), and run '{command}'."

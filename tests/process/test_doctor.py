@@ -258,13 +258,14 @@ def test_a_wrong_clock_or_an_old_certificate_is_found(
 
 def test_a_damaged_log_is_said_and_ends_no_other_look(deployment: Deployment) -> None:
     """The files are looked at all the same."""
-    journal = deployment.home("health") / "journal.db"
+    journal = deployment.home("census") / "journal.db"
     with sqlite3.connect(journal) as db:
         db.execute("update entries set entry = substr(entry, 1, length(entry) - 2) || 'xx'")
     db.close()
-    result = doctor(deployment, "health")
-    assert result["problems"] == 1
-    assert "permissions" in {each["check"] for each in result["findings"]}
+    result = doctor(deployment, "census")
+    levels = {each["check"]: each["level"] for each in result["findings"]}
+    assert levels["log"] == "problem"
+    assert (levels["permissions"], levels["oversight"]) == ("ok", "ok")
 
 
 def test_a_folder_that_is_no_home_is_an_error(tmp_path: Path) -> None:
@@ -284,3 +285,96 @@ def test_people_read_it_in_their_language(sound: Deployment, monkeypatch: pytest
     assert "config.toml est valide" in french.stdout
     assert "config.toml is valid" in str(doctor(sound, "census"))
     assert os.linesep.join(french.stdout.splitlines()[-1:]).startswith("Problèmes")
+
+
+# --- an agency's own source ------------------------------------------------------------------------------------------
+
+DICTIONARY = """\
+version = 1
+id_form = "digits"
+linkage = "complementary"
+
+[columns.sex]
+type = "code"
+description = "Sex."
+codes = [{ value = "female", label = "Female" }, { value = "male", label = "Male" }]
+
+[columns.diagnosis]
+type = "code"
+multi_valued = true
+description = "Diagnoses on record."
+codes = [{ value = "I20", label = "Angina" }, { value = "I21", label = "Infarction" }]
+"""
+OWN_SOURCE = """\
+[people]
+files = ["insured.csv"]
+id = "NO"
+id_form = "digits"
+
+[people.columns]
+sex = "SEX"
+diagnosis = DIAGNOSIS
+
+[people.codes.sex]
+F = "female"
+M = "male"
+"""
+IN_A_LIST, IN_A_TABLE = '"DX"', '{ files = ["dx.csv"], id = "NO", name = "DX" }'
+
+
+@pytest.fixture
+def claims(tmp_path: Path) -> Path:
+    """A health home with a source of its own."""
+    (tmp_path / "ours.toml").write_text(DICTIONARY)
+    words = ("health", "create", "--home", tmp_path / "H", "--organisation", "ministry", "--origin", "h/log")
+    places = ("--address", "127.0.0.1:7002", "--places", "10", "--census", "127.0.0.1:7003")
+    others = ("--census-organisation", "statistics", "--dictionary", tmp_path / "ours.toml", "--json")
+    assert run_here(*words, *places, *others).code == 0
+    home = tmp_path / "H"
+    (home / "insured.csv").write_text("NO,SEX,DX\n12,F,I20\n")
+    (home / "dx.csv").write_text("NO,DX\n12,I20\n")
+    (home / "source.toml").touch(mode=0o600)
+    (home / "source.toml").write_text(OWN_SOURCE.replace("DIAGNOSIS", IN_A_LIST))
+    return home
+
+
+def told_of_source(home: Path) -> list[tuple[str, str]]:
+    """What is said of it."""
+    found = run_here("doctor", "--home", home, "--json").json["findings"]
+    return [(each["level"], each["text"]) for each in found if each["check"] == "source"]
+
+
+def test_an_own_source_is_opened(claims: Path) -> None:
+    """Its first rows are read; a column that is not there is named."""
+    ((level, text),) = told_of_source(claims)
+    assert level == "ok", text
+    assert "can be opened" in text
+    (claims / "insured.csv").write_text("NO,SEXE,DX\n12,F,I20\n")
+    ((level, text),) = told_of_source(claims)
+    assert level == "problem"
+    assert "SEX" in text
+
+
+def test_what_would_take_as_long_as_a_load_is_left_to_it(claims: Path) -> None:
+    """A table beside the people is read whole before their first row: which command says more is said."""
+    (claims / "source.toml").write_text(OWN_SOURCE.replace("DIAGNOSIS", IN_A_TABLE))
+    ((level, text),) = told_of_source(claims)
+    assert level == "ok"
+    assert f"tripartite health load --check --home {claims}" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [('files = ["insured.csv"]', 'files = ["none-*.csv"]'), ("[people]", "[peopl]")]
+)
+def test_an_own_source_that_cannot_be_used_is_a_problem(claims: Path, old: str, new: str) -> None:
+    """No file of that name; a table that nobody knows."""
+    (claims / "source.toml").write_text(OWN_SOURCE.replace("DIAGNOSIS", IN_A_LIST).replace(old, new))
+    ((level, _),) = told_of_source(claims)
+    assert level == "problem"
+
+
+def test_an_own_source_that_others_may_read_is_a_problem(claims: Path) -> None:
+    """It tells what an agency keeps, and may name where."""
+    (claims / "source.toml").chmod(0o644)
+    found = run_here("doctor", "--home", claims, "--json").json["findings"]
+    assert ("permissions", "problem") in {(each["check"], each["level"]) for each in found}
