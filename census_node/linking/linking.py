@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import duckdb
+from splink.internals.exceptions import SplinkException
 
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.language import language
@@ -80,12 +81,28 @@ class Linking:
                 self._write(database, sources, report)
                 progress(_STEPS, _STEPS)
                 return report
-        except duckdb.OutOfMemoryException:
-            # SECURITY: what the library says of it may hold a query.
-            refuse(self.census, texts.TOO_LITTLE_MEMORY, texts.TOO_LITTLE_MEMORY_REMEDY)
+        except (duckdb.Error, SplinkException) as error:
+            self._explain(error)
+            raise
         except OSError as error:
             file = str(error.filename or self.to)
             raise InvalidRequestError("FILE_UNUSABLE", file=file, problem=error.strerror or "unusable") from error
+
+    def _explain(self, error: BaseException | None) -> None:
+        """Raise what a failure of the database is for a person, if it is no fault of ours.
+
+        SECURITY: what the libraries say of it may hold a query, and is not shown.
+
+        Raises:
+            KeyboardInterrupt: somebody ended the command.
+            InvalidRequestError: LINKING_REFUSED.
+        """
+        while error is not None:
+            if isinstance(error, duckdb.InterruptException | KeyboardInterrupt):
+                raise KeyboardInterrupt from None
+            if isinstance(error, duckdb.OutOfMemoryException | duckdb.IOException):
+                refuse(self.census, texts.TOO_LITTLE_MEMORY, texts.TOO_LITTLE_MEMORY_REMEDY)
+            error = error.__cause__ or error.__context__
 
     @contextmanager
     def _private(self) -> Iterator[Database]:

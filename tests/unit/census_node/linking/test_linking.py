@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from fakes.nursery import PROGRAM
 from fakes.registers import CENSUS_COLUMNS, Registers, links_in, rows_of, write_rows
 
 from broker_common.errors import InvalidRequestError, RefusedError
@@ -18,6 +20,9 @@ from broker_common.storage.durable import exclusive
 from census_node.cli import commands
 from census_node.linking import linking
 from census_node.linking.report import wilson
+
+# Each links thousands of people, some in processes of their own.
+pytestmark = pytest.mark.process
 
 FILES = {"people.csv", "review.csv", "linkage-report.json", "linkage-report.txt"}
 LOCK = ".linking.lock"
@@ -186,6 +191,20 @@ def test_learning_that_does_not_end_is_an_error(
         registers.link(tmp_path)
     assert caught.value.code == "LINKING_NOT_LEARNED"
     assert "still changed after 1 rounds" in caught.value.text
+
+
+def test_a_command_that_is_told_to_end_leaves_no_names(registers: Registers, tmp_path: Path) -> None:
+    """Wherever it is told, and whatever the library makes of that: its exit code is that of an interrupt."""
+    words = [str(PROGRAM), "census", "link", str(registers.census), str(registers.register), "--to", str(tmp_path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("Linking: ")
+        assert (tmp_path / ".linking").is_dir()
+        process.send_signal(signal.SIGTERM)
+        _, told = process.communicate()
+    assert process.returncode == 130
+    assert "unforeseen" not in told
+    assert {path.name for path in tmp_path.iterdir()} == {LOCK}
 
 
 def test_too_little_memory_is_said_as_that(
