@@ -146,6 +146,49 @@ def test_a_check_reads_everything_and_loads_nothing(deployment: Deployment, tmp_
     assert {path: path.read_bytes() for path in before} == before
 
 
+OWN = """\
+[people]
+files = ["own.csv"]
+delimiter = ";"
+id = "Carte"
+id_form = "{form}"
+person = "Individu"
+household = "Ménage"
+[people.columns]
+mother_tongue = "Langue maternelle"
+"""
+
+
+def test_census_loads_its_own_file_under_its_own_names(deployment: Deployment, tmp_path: Path) -> None:
+    """What source.toml says is loaded without naming a file; a form of ids that is not the dictionary's is told before that."""
+    lines = lines_of(deployment, "census")
+    plain = load(deployment, "census", write(tmp_path / "plain.csv", lines)).result
+    names = {
+        "health_card": "Carte",
+        "person_id": "Individu",
+        "household_id": "Ménage",
+        "mother_tongue": "Langue maternelle",
+    }
+    header = ",".join(names.get(name, name) for name in lines[0].split(","))
+    home = deployment.home("census")
+    own = write(home / "own.csv", [line.replace(",", ";") for line in [header, *lines[1:]]])
+    settings = home / "source.toml"
+    try:
+        settings.write_text(OWN.format(form="digits"), "utf-8")
+        settings.chmod(0o600)
+        refused = run_here("census", "load", "--home", home, "--json", "--check")
+        assert refused.error["code"] == "LOAD_REFUSED"
+        assert "source.toml, line 5, column 1: it says that ids are of the form digits" in refused.error["text"]
+        settings.write_text(OWN.format(form="ontario_health_card"), "utf-8")
+        report = run_here("census", "load", "--home", home, "--json").result
+    finally:
+        settings.unlink()
+        own.unlink()
+    assert report.pop("changed")["figures"] == []
+    plain.pop("changed")
+    assert report == plain
+
+
 def folder(home: Path, role: str) -> set[str]:
     """The loads that a home holds."""
     return {path.name for path in (home / {"health": "people", "census": "registries"}[role]).iterdir()}
