@@ -16,8 +16,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NoReturn, Protocol
 from uuid import UUID
+
+import duckdb
 
 from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import ColumnType, shown
@@ -39,8 +42,14 @@ from broker_common.storage.source_toml import OwnQuery, verify_private
 
 # A server that has not answered by then is not there.
 _CONNECT_SECONDS = 30
-# Memory that DuckDB may take; what does not fit goes to a folder in the home that is removed afterwards.
-_DUCKDB_MEMORY = "2GiB"
+_DUCKDB_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    # What does not fit goes to a folder in the home that is removed afterwards.
+    "memory_limit": "2GiB",
+}
+_SPILL = ".source-spill-"
 # Of what a database says of a query.
 _MAX_SAID_CHARACTERS = 200
 
@@ -202,20 +211,11 @@ def _text(value: Any, wanted: Wanted) -> str:
 
 @contextmanager
 def _duckdb(home: Path, file: Path) -> Iterator[Session]:
-    import duckdb  # noqa: PLC0415 - no command waits for a library that it does not need
-
     if not file.is_file():
         refuse(f"the database {file.name} is missing", f"Put it there: {file}.")
-    spill = home / ".source-spill"
-    settings: dict[str, str | bool | int | float | list[str]] = {
-        "autoinstall_known_extensions": "false",
-        "autoload_known_extensions": "false",
-        "allow_community_extensions": "false",
-        "memory_limit": _DUCKDB_MEMORY,
-        "temp_directory": str(spill),
-    }
     refused = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException, duckdb.SyntaxException)
-    with ExitStack() as stack:
+    with TemporaryDirectory(prefix=_SPILL, dir=home) as spill, ExitStack() as stack:
+        settings = {**_DUCKDB_SETTINGS, "temp_directory": spill}
         try:
             engine = stack.enter_context(duckdb.connect(str(file), read_only=True, config=settings))
             # SECURITY: the query reads this database and nothing else, whatever stands in a view of it.

@@ -171,3 +171,13 @@ def test_the_same_rows_make_the_same_store(people: list[Row], stays: list[Row], 
         content, counts = results["csv"]
         assert {kind: found for kind, (_, found) in results.items()} == dict.fromkeys(KINDS, counts)
         assert [kind for kind, (found, _) in results.items() if found != content] == []
+
+
+def test_same_id_in_two_files_is_rejected_where_it_stands_again(tmp_path: Path) -> None:
+    """The first stays; the report names both places, each in its own file."""
+    people = [(card, "female", "1", "2000-01-01", "I21") for card in (*CARDS[:3], CARDS[1])]
+    plan = as_several(tmp_path / "home", people, [(CARDS[0], "", "I21")], 2)
+    report = load_people(plan, tmp_path / "store", LINKAGE, dictionary=DICTIONARY, declared=DECLARED)
+    ((place, reason),) = report.rejected.placed
+    assert (str(place), reason) == ("row 2 of p2.parquet", "repeats the health_card of line 3 of p1.csv")
+    assert report.loaded == 3
