@@ -98,8 +98,8 @@ def test_every_charge_comes_along_and_the_audits_hold(deployment: Deployment, tm
         assert run_here("audit", "export", *words, "--json").code == 0
     census = deployment.home("census")
     replay = ("audit", "replay", tmp_path / "exports", "--home", deployment.home("auditor"), "--json")
-    for words in ((), ("--openings", census / "openings", "--on-site", census)):
-        report = run_here(*replay, *words).result
+    for on_site in ((), ("--openings", census / "openings", "--on-site", census)):
+        report = run_here(*replay, *on_site).result
         assert (report["verified"], report["problems"]) == (True, [])
         assert report["answers"] == ANSWERS + 1
 
