@@ -54,7 +54,23 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 # Words of the condition language: as column names they could not be written down.
 _RESERVED = frozenset(
     {
-        *("all", "and", "any", "between", "count", "date", "false", "in", "is", "like", "not", "null", "or", "true"),
+        *(
+            "all",
+            "and",
+            "any",
+            "between",
+            "by",
+            "count",
+            "date",
+            "false",
+            "in",
+            "is",
+            "like",
+            "not",
+            "null",
+            "or",
+            "true",
+        ),
         *("under", "where"),
     }
 )

@@ -92,6 +92,19 @@ def test_a_dictionary_that_may_not_be_adopted_leaves_the_home_as_it_is() -> None
 
 
 NUMBERS = '[columns.visits]\ntype = "integer"\ndescription = "Visits."\nminimum = 0\nmaximum = 9\n'
+
+
+def test_a_home_that_cannot_be_written_is_said_and_adopting_again_mends_it() -> None:
+    """The dictionary is in the log by then; the files follow when there is room for them."""
+    Path("health/icd10.csv").mkdir()
+    assert refused(written()) == "STORE_FAILED"
+    assert not Path("health/dictionary.toml").exists()
+    Path("health/icd10.csv").rmdir()
+    again = adopt(written())
+    assert (again["first"], again["changes"]) == (False, [])
+    assert Path("health/dictionary.toml").read_text() == FIRST
+
+
 # What no census can load, and what it says.
 NO_CENSUS = {
     "numbers": (FIRST[FIRST.index("[columns") :], NUMBERS, "'visits' is no language variable"),

@@ -250,6 +250,13 @@ def test_a_file_without_names_is_refused_and_not_quoted(tmp_path: Path, content:
     assert "5584486673" not in error.text + error.hint
 
 
+def test_a_line_that_is_no_row_ends_the_draft(tmp_path: Path) -> None:
+    """A file without line ends would otherwise be read to its end at once."""
+    path = tmp_path / "people.csv"
+    path.write_text(f"card,town\n1,{'x' * 70_000}\n")
+    assert refused("draft", path, "--id", "card").text == f"In {path}:2: This line is too long."
+
+
 def test_a_nodes_own_dictionary_is_shown_in_the_language_of_its_operator(tmp_path: Path) -> None:
     """All of it, one column, a branch of codes or a word; a word that stands nowhere is said to."""
     command = dictionary_command(lambda _: OLD)

@@ -11,7 +11,20 @@ from fakes.dictionaries import CENSUS_DICTIONARY, CHANGES, HEALTH_DICTIONARY, re
 from tripartite.v1 import dictionary_pb2
 
 from broker_common.errors import InvalidRequestError
-from broker_common.query.dictionary import AskedOf, Code, Column, ColumnType, Dictionary, listed, nearest, shown
+from broker_common.query.canonical import describe
+from broker_common.query.criteria import parse_condition
+from broker_common.query.dictionary import (
+    AskedOf,
+    Code,
+    Column,
+    ColumnType,
+    Dictionary,
+    EventTable,
+    listed,
+    nearest,
+    shown,
+)
+from broker_common.query.question import parse_question, read_question
 
 
 def column(name: str = "age", **changed: object) -> Column:
@@ -235,3 +248,119 @@ def test_the_hash_of_a_dictionary_is_the_one_that_the_format_page_tells() -> Non
     assert Dictionary((french, column())).hash == hashlib.sha256(told).digest()
     of_a_part = b'tripartite/dictionary/v1\0[["work","code",false,0,0,["yes","not asked"],["not asked",5,280]]]'
     assert Dictionary((asked_column(),)).hash == hashlib.sha256(of_a_part).digest()
+
+
+# Words of SQL, of the condition language and of questions, and what a column may well be called.
+NAMES = [
+    "select",
+    "from",
+    "group",
+    "order",
+    "by",
+    "having",
+    "limit",
+    "user",
+    "values",
+    "case",
+    "when",
+    "end",
+    "join",
+    "on",
+    "as",
+    "desc",
+    "asc",
+    "table",
+    "column",
+    "index",
+    "key",
+    "primary",
+    "set",
+    "update",
+    "delete",
+    "insert",
+    "union",
+    "all",
+    "any",
+    "count",
+    "sum",
+    "min",
+    "max",
+    "avg",
+    "exists",
+    "cast",
+    "integer",
+    "text",
+    "date",
+    "timestamp",
+    "time",
+    "year",
+    "month",
+    "day",
+    "interval",
+    "true",
+    "false",
+    "null",
+    "is",
+    "not",
+    "and",
+    "or",
+    "in",
+    "like",
+    "between",
+    "under",
+    "where",
+    "escape",
+    "distinct",
+    "with",
+    "rest",
+    "of",
+    "first",
+    "last",
+    "people",
+    "e",
+    "x",
+    "event",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_may_be_published_may_be_asked_for(name: str) -> None:
+    """As a column, as an event table, and as a column of one; a word of the language itself is refused when it is published."""
+    codes = (Code("it's", "It is"), Code("all", "All"))
+    try:
+        coded = column(name, type=ColumnType.CODE, maximum=0, codes=codes)
+        dictionary = Dictionary((coded,), (EventTable(f"{name}_stay", "Stays.", (coded,)),))
+        tables = Dictionary((column("visits"),), (EventTable(name, "Events.", (coded,)),))
+    except ValueError:
+        assert name in {
+            *[
+                "all",
+                "and",
+                "any",
+                "between",
+                "by",
+                "count",
+                "date",
+                "false",
+                "in",
+                "is",
+                "like",
+                "not",
+                "null",
+                "or",
+                "people",
+                "true",
+                "under",
+                "where",
+            ]
+        }
+        return
+    for asked, known in (
+        (f"{name} = 'it''s' and not {name} is null", dictionary),
+        (f"any({name}_stay where {name} in ('it''s', 'all'))", dictionary),
+        (f"any({name}) and count({name} where {name} = 'all') >= 2", tables),
+    ):
+        condition = parse_condition(asked, known)
+        assert parse_condition(describe(condition), known) == condition
+    question = parse_question(f"{name} = 'all'", Dictionary((coded,)))
+    assert read_question(question.text) == question
