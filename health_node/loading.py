@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,9 +97,9 @@ def load_people(
     rejected.verify_few(rows, max_rejected)
     if not loaded:
         refuse("none of its rows can be linked", f"Rows need a {LINKED_ID}.")
-    _verify_fit(people.size, "places", declared.places, "")
+    _verify_places(people.size, declared)
     for name, rows_of in people.tables.items():
-        _verify_fit(rows_of.count, name, rows_of.declared, " under [rows]")
+        _verify_rows(rows_of.count, name, rows_of.declared)
     reports: dict[str, EventReport] = {}
     with _writing(), ExitStack() as open_files:
         tables = dict(people.tables)
@@ -121,13 +121,31 @@ def _writing() -> Iterator[None]:
         raise InternalError("STORE_FAILED") from error
 
 
-def _verify_fit(count: int, name: str, declared: int, where: str) -> None:
-    if count > declared:
-        what = "people" if name == "places" else f"rows of {name}"
+def _verify_places(count: int, declared: Declared) -> None:
+    if count > declared.places:
+        what = "households" if declared.by_household else "people"
         refuse(
-            f"it has {count} {what}, and {declared} {name if name == 'places' else 'rows'} are declared",
-            f"Set {name} to {declared_for(count)} or more{where} in config.toml, then load it again.",
+            f"it has {count} {what}, and {declared.places} places are declared",
+            f"Set places to {declared_for(count)} or more in config.toml, then load it again.",
         )
+
+
+def _verify_rows(count: int, table: str, declared: int) -> None:
+    if count > declared:
+        refuse(
+            f"it has {count} rows of {table}, and {declared} rows are declared",
+            f"Set {table} to {declared_for(count)} or more under [rows] in config.toml, then load it again.",
+        )
+
+
+class _Read(NamedTuple):
+    """The rows of a chunk that are to be loaded."""
+
+    pseudonyms: NDArray[np.uint8]
+    lines: NDArray[np.uint32]
+    values: Mapping[str, Values]
+    # Of each list how many values each row has, and all of them.
+    lists: Mapping[str, tuple[NDArray[np.int64], NDArray[np.int32]]]
 
 
 class _Linked:
@@ -139,18 +157,17 @@ class _Linked:
         self._linkage = linkage
         self._readers = {column.name: ColumnReader(column) for column in columns if not is_list(column)}
         self._lists = {column.name: ListReader(column) for column in columns if is_list(column)}
-        self.values: dict[str, Values] = {}
-        self.listed: dict[str, tuple[NDArray[np.int64], NDArray[np.int32]]] = {}
 
-    def read(self, chunk: Chunk) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
-        """Pseudonyms and lines of the rows that are to be loaded; the values of these are in `values` and `listed` then."""
+    def read(self, chunk: Chunk) -> _Read:
+        values: dict[str, Values] = {}
+        lists: dict[str, tuple[NDArray[np.int64], NDArray[np.int32]]] = {}
         wrong: dict[int, str] = {}
         for name, reader in self._readers.items():
-            self.values[name], problems = reader.read(chunk.columns[name])
+            values[name], problems = reader.read(chunk.columns[name])
             wrong = problems | wrong
-        for name, lists in self._lists.items():
-            counts, flat, problems = lists.read(chunk.columns[name])
-            self.listed[name] = counts, flat
+        for name, list_reader in self._lists.items():
+            counts, flat, problems = list_reader.read(chunk.columns[name])
+            lists[name] = counts, flat
             wrong = problems | wrong
         texts = chunk.columns[LINKED_ID]
         ids, problems = parse_ids(texts, self._linkage.form)
@@ -161,11 +178,12 @@ class _Linked:
             self.rejected.add(chunk.lines[at], problems[at])
         has_card[list(problems)] = False
         kept = np.flatnonzero(has_card)
-        self.values = {name: values[kept] for name, values in self.values.items()}
-        self.listed = {
-            name: (counts[kept], flat[np.repeat(has_card, counts)]) for name, (counts, flat) in self.listed.items()
-        }
-        return self._linkage.pseudonyms(ids[kept]), np.array(chunk.lines, dtype=np.uint32)[kept]
+        return _Read(
+            self._linkage.pseudonyms(ids[kept]),
+            np.array(chunk.lines, dtype=np.uint32)[kept],
+            {name: column[kept] for name, column in values.items()},
+            {name: (counts[kept], flat[np.repeat(has_card, counts)]) for name, (counts, flat) in lists.items()},
+        )
 
 
 class _Incoming:
@@ -194,12 +212,12 @@ class _Incoming:
         return self._linked.without_card
 
     def add(self, chunk: Chunk) -> None:
-        pseudonyms, lines = self._linked.read(chunk)
-        self._pseudonyms.add(pseudonyms.tobytes())
-        self._lines.add(lines)
-        for name, values in self._linked.values.items():
+        read = self._linked.read(chunk)
+        self._pseudonyms.add(read.pseudonyms.tobytes())
+        self._lines.add(read.lines)
+        for name, values in read.values.items():
             self._columns[name].add(values)
-        for name, (counts, flat) in self._linked.listed.items():
+        for name, (counts, flat) in read.lists.items():
             self._counts[name].add(counts)
             self._listed[name].add(flat)
 
@@ -249,10 +267,10 @@ class _Events:
         """Take all rows of the plan's source."""
         linked, of_nobody = self._linked, 0
         for chunk in plan.events(self._table).chunks(linked.rejected, progress=progress):
-            pseudonyms, _ = linked.read(chunk)
-            places, is_known = _places_of(pseudonyms, self._people)
+            read = linked.read(chunk)
+            places, is_known = _places_of(read.pseudonyms, self._people)
             of_nobody += int(np.count_nonzero(~is_known))
-            stored = {name: self._encodings[name].stored(values[is_known]) for name, values in linked.values.items()}
+            stored = {name: self._encodings[name].stored(values[is_known]) for name, values in read.values.items()}
             self._sorter.add(places[is_known], stored)
         loaded = self._sorter.count
         rows = loaded + linked.without_card + of_nobody + linked.rejected.count
@@ -260,7 +278,7 @@ class _Events:
         return EventReport(rows, loaded, linked.without_card, of_nobody, linked.rejected)
 
     def rows(self, declared: int) -> Rows:
-        _verify_fit(self._sorter.count, self._table.name, declared, " under [rows]")
+        _verify_rows(self._sorter.count, self._table.name, declared)
         return self._sorter.rows(declared)
 
     def __enter__(self) -> Self:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fakes.disk import limited_files
 from fakes.event_worlds import CHAIN, DICTIONARY, EVENTFUL, HOUSEHOLDS, SMALL, EventWorld
@@ -14,8 +15,8 @@ from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Dictionary
 from broker_common.storage.source_plan import LINKED_ID, PlainPlan
-from health_node.loading import LoadReport, load_people
-from health_node.people_store import PeopleStore, read_figures
+from health_node.loading import LoadReport, _places_of, load_people
+from health_node.people_store import People, PeopleStore, read_figures
 from health_node.tables import Declared
 
 HOMES = replace(SMALL, linkage="household")
@@ -158,3 +159,22 @@ def test_full_disk_leaves_the_store_before(tmp_path: Path) -> None:
         EventWorld.made(6, 50).load(tmp_path)
     assert (tmp_path / "store.people").read_bytes() == before
     assert not list(tmp_path.glob(".*"))
+
+
+def test_people_are_told_apart_by_their_whole_pseudonyms() -> None:
+    """Also those whose first halves are the same, before, between and behind others."""
+    high = np.array([1, 5, 5, 5, 7, 2**64 - 1, 2**64 - 1], np.uint64)
+    low = np.array([9, 1, 4, 8, 0, 3, 2**64 - 1], np.uint64)
+    people = People(high, low, {})
+    asked = [
+        (h, half + more)
+        for h, half in zip(high.tolist(), low.tolist(), strict=True)
+        for more in (0, 1)
+        if half + more < 2**64
+    ]
+    asked += [(0, 0), (5, 0), (7, 1), (6, 5), (2**64 - 1, 0)]
+    rows = b"".join(half.to_bytes(8, "big") for pair in asked for half in pair)
+    places, is_known = _places_of(np.frombuffer(rows, np.uint8).reshape(-1, 16), people)
+    known = {pair: place for place, pair in enumerate(zip(high.tolist(), low.tolist(), strict=True))}
+    assert is_known.tolist() == [pair in known for pair in asked]
+    assert places[is_known].tolist() == [known[pair] for pair in asked if pair in known]
