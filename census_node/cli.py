@@ -192,14 +192,14 @@ def load(
         "without_card": report.without_card,
         "rejected": rejected.count,
         "rejections": rejections_json(rejected),
-        "rejections_file": str(watch.report.path),
+        "rejections_file": str(watch.path),
         "changed": changes_json(changes),
         "check": check,
     }
     if not check:
         keep_figures(home, figures, result)
     head = said(texts.CHECKED if check else texts.LOADED, **result)
-    emit(as_json, result, load_text(head, rejected, watch.report.path, changes, is_check=check))
+    emit(as_json, result, load_text(head, rejected, watch.path, changes, is_check=check))
 
 
 commands.add_command(register_command(CensusHome, _PEERS, inboxes=True))

@@ -178,14 +178,14 @@ def load(
         "events": events,
         "least_forward_delay_ms": report.declared.least_forward_delay_ms,
         "policy": problem,
-        "rejections_file": str(watch.report.path),
+        "rejections_file": str(watch.path),
         "changed": changes_json(changes),
         "check": check,
     }
     if not check:
         keep_figures(home, figures, result)
     head = said(texts.CHECKED if check else texts.LOADED, **(result | {"policy": said(problem or texts.FITS)}))
-    emit(as_json, result, load_text(head, rejected, watch.report.path, changes, is_check=check, events=report.events))
+    emit(as_json, result, load_text(head, rejected, watch.path, changes, is_check=check, events=report.events))
 
 
 def _asked_policy(opened: HealthHome) -> tuple[Policy | None, str]:

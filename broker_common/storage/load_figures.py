@@ -12,7 +12,7 @@ import hashlib
 import io
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -21,7 +21,7 @@ import msgspec
 
 from broker_common.errors import InternalError
 from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, Column, ColumnType, EventTable
-from broker_common.storage.durable import create_for_owner, replace_file, replacing
+from broker_common.storage.durable import create_for_owner, replace_file
 from broker_common.storage.source import Chunk, Progress, RejectedRows, Rejection
 from broker_common.storage.source_plan import Source, SourcePlan
 from broker_common.storage.source_toml import PEOPLE_TABLE
@@ -158,11 +158,9 @@ def keep_figures(home: Path, figures: LoadFigures, report: Mapping[str, Any]) ->
     Raises:
         InternalError: STORE_FAILED.
     """
-    try:
+    with _storing():
         replace_file(home / REPORT_FILE, f"{json.dumps(report, ensure_ascii=False, indent=2)}\n".encode())
         replace_file(home / FIGURES_FILE, msgspec.json.encode(figures))
-    except OSError as error:
-        raise InternalError("STORE_FAILED") from error
 
 
 @contextmanager
@@ -172,73 +170,60 @@ def watching(home: Path) -> Iterator[Watch]:
     Raises:
         InternalError: STORE_FAILED.
     """
-    path = home / REJECTED_FILE
+    with _storing(), ExitStack() as files:
+        yield Watch(home / REJECTED_FILE, files)
+
+
+@contextmanager
+def _storing() -> Iterator[None]:
     try:
-        with replacing(path) as temporary:
-            raised: BaseException | None = None
-            with io.TextIOWrapper(create_for_owner(temporary), "utf-8", newline="") as file:
-                try:
-                    yield Watch(RejectedFile(path, file))
-                except Exception as error:  # noqa: BLE001 - it is raised again when the file is whole
-                    raised = error
-        if raised is not None:
-            raise raised
+        yield
     except OSError as error:
         raise InternalError("STORE_FAILED") from error
 
 
-class RejectedFile:
-    """A CSV file of rejected rows."""
-
-    def __init__(self, path: Path, file: TextIO) -> None:
-        self.path = path
-        self._rows = csv.writer(file)
-        self._rows.writerow(_HEADER)
-
-    def of(self, table: str) -> RejectedOfTable:
-        """Takes the rejected rows of one table."""
-        return RejectedOfTable(self, table)
-
-    def write(self, table: str, rejection: Rejection) -> None:
-        """One more row."""
-        self._rows.writerow((table, *rejection.place, rejection.reason))
-
-
 @dataclass(frozen=True, slots=True)
 class RejectedOfTable:
-    """A report for `RejectedRows`."""
+    """The lines of one table in the CSV file of rejected rows."""
 
-    file: RejectedFile
+    path: Path
+    file: TextIO
     table: str
 
-    @property
-    def path(self) -> Path:
-        return self.file.path
-
     def write(self, rejection: Rejection) -> None:
-        self.file.write(self.table, rejection)
+        """One more line.
+
+        Raises:
+            InternalError: STORE_FAILED.
+        """
+        with _storing():
+            csv.writer(self.file).writerow((self.table, *rejection.place, rejection.reason))
 
 
 @dataclass(slots=True)
 class Watch:
-    """Counts what one load reads."""
+    """Counts what one load reads, and writes down what it leaves out."""
 
-    report: RejectedFile
+    path: Path
+    files: ExitStack
     tables: dict[str, WatchedSource] = field(default_factory=dict)
 
     def over(self, plan: SourcePlan) -> SourcePlan:
-        """The plan, watched."""
-        return _WatchedPlan(plan, self)
+        """The plan, watched, of the one load that may write now: what the file said of another one is gone.
+
+        Raises:
+            InternalError: STORE_FAILED.
+        """
+        with _storing():
+            opened = io.TextIOWrapper(create_for_owner(self.path), "utf-8", newline="")
+            file = self.files.enter_context(opened)
+            csv.writer(file).writerow(_HEADER)
+        return _WatchedPlan(plan, self, file)
 
     def figures(self, *, rows: int, people: int, rejected: int) -> LoadFigures:
         """What was read, and what the loader says of people."""
         tables = {name: source.figures() for name, source in self.tables.items()}
         return LoadFigures(rows=rows, people=people, rejected=rejected, tables=tables)
-
-    def source(self, name: str, source: Source, columns: Collection[Column]) -> Source:
-        """The source of one table, watched."""
-        self.tables[name] = WatchedSource(source, columns, self.report.of(name))
-        return self.tables[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,12 +232,18 @@ class _WatchedPlan:
 
     plan: SourcePlan
     watch: Watch
+    file: TextIO
 
     def people(self, columns: Collection[Column]) -> Source:
-        return self.watch.source(PEOPLE_TABLE, self.plan.people(columns), columns)
+        return self._watched(PEOPLE_TABLE, self.plan.people(columns), columns)
 
     def events(self, table: EventTable) -> Source:
-        return self.watch.source(table.name, self.plan.events(table), table.columns)
+        return self._watched(table.name, self.plan.events(table), table.columns)
+
+    def _watched(self, name: str, source: Source, columns: Collection[Column]) -> Source:
+        report = RejectedOfTable(self.watch.path, self.file, name)
+        self.watch.tables[name] = WatchedSource(source, columns, report)
+        return self.watch.tables[name]
 
 
 class WatchedSource:
