@@ -47,6 +47,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
         "population": 50,
         "seed": 7,
         "accounting": "strict",
+        "subject": "person",
+        "linkage": "complementary",
         "max_belief": "0.75",
         "policy_hash": result["policy_hash"],
         "researcher_id": "researcher-1",

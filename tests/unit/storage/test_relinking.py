@@ -250,6 +250,23 @@ def test_what_is_no_linkage_key_begins_nothing(unloaded: Agency, content: bytes 
     assert unloaded.held == FIRST
 
 
+def test_what_forbids_another_chain_is_asked_where_it_is_logged(agency: Agency) -> None:
+    """A node may charge something while the source is read again: the log as it is then decides, and stays as it is."""
+    load, size, randomness = agency.state.load, agency.state.size, SeededRandomness("other")
+
+    def forbid(state: HealthState) -> None:
+        assert state.load == load
+        raise InvalidRequestError("RELINK_REFUSED", problem="something was charged", remedy="Give way.")
+
+    with agency.loads.loading(randomness) as other:
+        agency.loads.file(other).write_text("people\n")
+        with pytest.raises(InvalidRequestError, match="RELINK_REFUSED"):
+            agency.loads.put_relinked_in_force(
+                agency.journal, other, replaced=load, linkage="0" * 16, randomness=randomness, only_if=forbid
+            )
+    assert (agency.state.load, agency.state.size) == (load, size)
+
+
 def test_a_store_that_was_tampered_with_gets_no_new_commitment(agency: Agency) -> None:
     """A change of the key does not launder a changed store."""
     file = agency.loads.file(agency.state.load)
