@@ -43,6 +43,7 @@ _STEPS: Final = 1000
 _CENSUS_READ, _REGISTER_READ, _SCORED = 80, 160, 900
 
 
+_INTERRUPTED: Final = "Query interrupted"
 # SECURITY: people typed these texts. A spreadsheet would run what begins so, and could send away what stands beside it.
 _HARMLESS: Final = r"case when regexp_matches({0}, '^\s*[-=+@]') then '''' || {0} else {0} end"
 
@@ -81,7 +82,7 @@ class Linking:
                 self._write(database, sources, report)
                 progress(_STEPS, _STEPS)
                 return report
-        except (duckdb.Error, SplinkException) as error:
+        except (duckdb.Error, SplinkException, RuntimeError) as error:
             self._explain(error)
             raise
         except OSError as error:
@@ -98,7 +99,8 @@ class Linking:
             InvalidRequestError: LINKING_REFUSED.
         """
         while error is not None:
-            if isinstance(error, duckdb.InterruptException | KeyboardInterrupt):
+            # The binding's own error for an interrupt has no class of its own.
+            if isinstance(error, duckdb.InterruptException | KeyboardInterrupt) or _INTERRUPTED in str(error):
                 raise KeyboardInterrupt from None
             if isinstance(error, duckdb.OutOfMemoryException | duckdb.IOException):
                 refuse(self.census, texts.TOO_LITTLE_MEMORY, texts.TOO_LITTLE_MEMORY_REMEDY)
