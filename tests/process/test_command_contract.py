@@ -221,7 +221,7 @@ def test_a_quote_has_exactly_the_promised_keys_and_charges_nothing(served: Deplo
     quote = served.run("researcher", "quote", "--json").result
     assert list(quote) == [
         *("scale", "epsilon", "margin_95", "charged", "remaining", "policy_hash", "expires"),
-        *("question", "cells", "share_of_budget", "answers_per_budget"),
+        *("question", "linked", "cells", "share_of_budget", "answers_per_budget"),
     ]
     assert (quote["scale"], quote["epsilon"], quote["margin_95"], quote["charged"]) == (30, "1/30", 90, 559241)
     assert quote["remaining"] == 41 - before["answers"]

@@ -123,6 +123,15 @@ async def test_exact_number_of_loaded_people_decides_nothing_that_a_researcher_s
     assert f"--forward-delay-ms {least_forward_delay_ms(DECLARED_STEP)}" in hint
 
 
+async def test_a_policy_of_another_linkage_than_the_health_dictionary_s_is_refused(tmp_path: Path) -> None:
+    """Before anybody is looked at: the census agency would charge others than those of whom a record decides."""
+    policy = make_policy(linkage="household", subject="household", accounting="per_person")
+    with made(tmp_path, policy, people=40, places=DECLARED_STEP) as (world, node):
+        code, text, _ = await refusal(world, node, "age >= 0")
+    assert code == "LINKAGE_MISMATCH"
+    assert "different forms of ids or linkages" in text
+
+
 async def test_load_at_the_limit_passes_as_any_other(tmp_path: Path) -> None:
     """Where the policy admits what is declared, every load within it is asked alike."""
     policy = make_policy()

@@ -686,6 +686,10 @@ LIES: dict[str, tuple[Callable[[World], MadeRoster], str]] = {
         lambda w: MadeRoster(world=w, rows=w.people, number=2, committed_places=2 * DECLARED_STEP),
         "COMMITMENT_MISMATCH",
     ),
+    "the same keys for ids of another form": (
+        lambda w: MadeRoster(world=w, rows=w.people, number=2, linkage=w.secrets.linkage.of_form("text").chain_id),
+        "LINKAGE_MISMATCH",
+    ),
     "another linkage chain": (
         lambda w: MadeRoster(world=w, rows=w.people, number=2, linkage="0" * 16),
         "LINKAGE_MISMATCH",
