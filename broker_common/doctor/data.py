@@ -103,7 +103,7 @@ def source_findings(opened: AgencyHome[Any], ids: Callable[[Dictionary], Collect
     for name in sources.keys() - unasked:
         next(iter(sources[name].chunks(RejectedRows())), None)
     if unasked:
-        command = f"tripartite {opened.home.role} load --check --home {home}"
+        command = " ".join(("tripartite", opened.home.role, "load --check --home", str(home)))
         yield ok("source", phrase(texts.SOURCE_UNASKED, tables=", ".join(sorted(unasked)), command=command))
     else:
         yield ok("source", texts.SOURCE)

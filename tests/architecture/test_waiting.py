@@ -55,6 +55,7 @@ READINGS = {
     "fakes/homes.py": "certificates that are valid now",
     "process/test_large_loads.py": "moments of kills follow from how long a load takes here",
     "process/test_random_kills.py": "the end of patience",
+    "vectors/homes/step9.py": "a tool that made a home once, at a time of its own",
 }
 
 

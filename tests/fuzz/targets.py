@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fuzz import audits, cards, keys, logs, orders, own_data, rules, stores, texts, wire
+from fuzz import audits, cards, keys, linking, logs, orders, own_data, rules, stores, texts, wire
 from fuzz.target import Target
 
 __all__ = ["CORPUS", "TARGETS", "inputs"]
@@ -26,6 +26,7 @@ _TABLES = (
     logs.TARGETS,
     stores.TARGETS,
     own_data.TARGETS,
+    linking.TARGETS,
     audits.TARGETS,
 )
 TARGETS: Mapping[str, Target[Any]] = {name: target for table in _TABLES for name, target in table.items()}

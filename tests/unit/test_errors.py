@@ -45,8 +45,8 @@ def test_every_reason_is_complete(code: str) -> None:
     reason = REASONS[code]
     assert re.fullmatch(r"[A-Z]+(_[A-Z]+)*", code)
     assert reason.family.exit_code == FAMILIES[reason.family]
-    # What is wrong with a study file is whole sentences, after the place where it stands.
-    assert reason.text.endswith("." if code != "STUDY_INVALID" else ": {problem}")
+    # What is wrong with such a file is whole sentences, after the place where it stands.
+    assert reason.text.endswith(": {problem}" if code in {"STUDY_INVALID", "DICTIONARY_INVALID"} else ".")
     assert reason.hint
     assert all(re.fullmatch(r"[a-z_0-9]+", name) for name in placeholders(reason.text) | placeholders(reason.hint))
 
