@@ -27,14 +27,22 @@ from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
 from tripartite.v1 import condition_pb2, dictionary_pb2, ticket_pb2
 
+from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError, RefusedError
 from broker_common.query.condition import Condition
 from broker_common.query.condition_wire import condition_from_wire
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Dictionary
+from broker_common.query.dictionary_document import (
+    Adoption,
+    adoption_of,
+    dictionary_document,
+    parse_dictionary_document,
+)
 from broker_common.query.dictionary_pages import dictionary_json, dictionary_text
 from broker_common.query.messages import parse_message
 from broker_common.query.question import Question, parse_question, question_from_wire
+from broker_common.rpc.dictionaries import adoption_from_wire
 from broker_common.rpc.status import broker_error, trailing_metadata
 
 __all__ = ["TARGETS", "message_types"]
@@ -182,6 +190,29 @@ def _check_dictionary(dictionary: Dictionary, data: bytes) -> None:
             )
 
 
+_IDENTITY = SigningKey(Purpose.IDENTITY, bytes(32))
+
+
+def _check_document(dictionary: Dictionary, data: bytes) -> None:
+    require(dictionary_document(dictionary) == data, "a dictionary has one document")
+    require(dictionary_text(dictionary).replace("\n", "").isprintable(), "a dictionary can be printed")
+
+
+def _parse_adoption(data: bytes) -> Adoption:
+    message = parse_message(dictionary_pb2.SignedAdoption, data)
+    return adoption_from_wire(message, [_IDENTITY.verify_key])
+
+
+def _adoption_seeds() -> dict[str, bytes]:
+    def signed(statement: bytes) -> bytes:
+        signature = _IDENTITY.sign(statement, purpose=Purpose.DICTIONARY)
+        key_id = _IDENTITY.verify_key.key_id
+        return dictionary_pb2.SignedAdoption(adoption=statement, signature=signature, key_id=key_id).SerializeToString()
+
+    said = adoption_of(STAYS, dictionary_document(STAYS)).statement
+    return {"whole": signed(said), "bad_spaces": signed(said.replace(b",", b", ")), "bad_empty": b""}
+
+
 def _dictionary_seeds() -> dict[str, bytes]:
     column = dictionary_pb2.Column(
         name="age", type=dictionary_pb2.COLUMN_TYPE_INTEGER, description="Age.", minimum=-1, maximum=5
@@ -325,6 +356,27 @@ TARGETS: Mapping[str, Target[Any]] = {
             b"\xe2\x80\xae",
             b"\xf0\x9f\x8d\x81",
         ),
+    ),
+    "dictionary_document": Target(
+        parse=parse_dictionary_document,
+        check=_check_document,
+        covers=(parse_dictionary_document,),
+        seeds=lambda: {
+            "census": dictionary_document(CENSUS_DICTIONARY),
+            "events": dictionary_document(STAYS),
+            "bad": b"{}",
+        },
+        errors=(ValueError,),
+        words=(b'"under":["', b'"codes":[]', b'"type":"date"', b'"household"', b"\\u202e", b" "),
+        mutations=500,
+        max_bytes=1 << 16,
+    ),
+    "adoption": Target(
+        parse=_parse_adoption,
+        covers=(adoption_from_wire,),
+        seeds=_adoption_seeds,
+        codes=frozenset({"MALFORMED_MESSAGE", "UNKNOWN_KEY", "BAD_SIGNATURE"}),
+        on_the_wire=True,
     ),
     "status": Target(
         parse=_parse_status,
