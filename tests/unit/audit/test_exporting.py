@@ -21,6 +21,8 @@ from broker_common.audit.log_audit import LogAudit
 from broker_common.audit.log_export import ExportFolder, ExportReport, export_log
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
+from broker_common.query.dictionary_document import dictionary_document
+from broker_common.storage.dictionaries import Dictionaries
 from broker_common.storage.journal import Journal
 from broker_common.storage.witnessing import CosignedNote, CosignedNotes
 from broker_common.tlog.census_state import CensusState
@@ -48,6 +50,7 @@ def journal(tmp_path: Path) -> Iterator[Journal[CensusState]]:
     with made.transaction() as transaction:
         for event in (*logs.beginning()[1:], logs.adopted(), logs.loaded()):
             transaction.append(event)
+    Dictionaries(tmp_path).keep(dictionary_document(logs.DICTIONARY))
     yield made
     made.close()
 
@@ -62,7 +65,7 @@ def grow(journal: Journal[CensusState], entries: int) -> None:
 
 def export(journal: Journal[CensusState], to: Path) -> ExportReport:
     """One export."""
-    return export_log(journal, ExportFolder(to), lambda _done, _total: None)
+    return export_log(journal, Dictionaries(journal._path.parent), ExportFolder(to), lambda _done, _total: None)
 
 
 def files(folder: Path) -> dict[str, bytes]:
