@@ -413,12 +413,13 @@ def _() -> Exports:
 def _() -> Exports:
     exports = honest().exports()
     file = receipt_of(exports)[1]
-    assert file.ticket.endswith("=")
-    letter = file.ticket.rstrip("=")[-1]
-    padding = file.ticket[len(file.ticket.rstrip("=")) :]
+    # One of them has a length that takes padding.
+    field = next(each for each in ("ticket", "quote", "receipt") if getattr(file, each).endswith("="))
+    written = getattr(file, field)
+    letter, padding = written.rstrip("=")[-1], written[len(written.rstrip("=")) :]
     # The next letter differs in bits that no encoder sets.
     other = chr(ord(letter) + 1)
-    return with_receipt(exports, ticket=file.ticket.rstrip("=")[:-1] + other + padding)
+    return with_receipt(exports, **{field: written.rstrip("=")[:-1] + other + padding})
 
 
 @damage("empty_checkpoint", ("CHECKPOINT_MALFORMED", "census", None))

@@ -13,6 +13,7 @@ from fakes.clock import FakeClock
 from fakes.history import auditor
 from sqlite_utils import Database
 
+from broker_common.audit.dictionaries import is_dictionary
 from broker_common.audit.documents import OpenedCriteria, ReceiptFile, parse_criteria_file, parse_receipt_file
 from broker_common.audit.findings import Findings
 from broker_common.audit.handed_in import FolderPart, UnreadableError
@@ -83,7 +84,7 @@ def problems(folder: Path, tmp_path: Path) -> list[str]:
     home = AuditorHome(auditor(tmp_path / f"auditor-{len(list(tmp_path.iterdir()))}"))
     findings = Findings()
     audit = LogAudit("census", FolderPart(folder), logs.census_state(), home.trust(), findings)
-    audit.read(lambda _: lambda _done, _total: None)
+    audit.read(lambda _: lambda _done, _total: None, others=is_dictionary)
     audit.verify_signed(home)
     audit.close()
     return [problem.code for problem in findings.problems]
@@ -97,7 +98,8 @@ def test_an_export_holds_the_log_and_nothing_else(journal: Journal[CensusState],
     grow(journal, 600)
     to = tmp_path / "a" / "b" / "census"
     report = export(journal, to)
-    assert set(files(to)) == {CHECKPOINT_PATH, *tile_paths(report.size)}
+    document = f"dictionaries/{logs.dictionary_adopted().document}.json"
+    assert set(files(to)) == {CHECKPOINT_PATH, document, *tile_paths(report.size)}
     assert report.written == len(files(to))
     assert parse_checkpoint((to / CHECKPOINT_PATH).read_text()).size == report.size == journal.state.size
     assert problems(to, tmp_path) == []
