@@ -411,15 +411,14 @@ def _() -> Exports:
 
 @damage("receipt_in_other_base64", ("DOCUMENT_MALFORMED", "researcher", None))
 def _() -> Exports:
-    exports = honest().exports()
-    file = receipt_of(exports)[1]
-    # One of them has a length that takes padding.
-    field = next(each for each in ("ticket", "quote", "receipt") if getattr(file, each).endswith("="))
-    written = getattr(file, field)
-    letter, padding = written.rstrip("=")[-1], written[len(written.rstrip("=")) :]
+    exports = honest(4).exports()
+    # The later a charge stands in the log, the longer is its proof; one of them has a length that takes padding.
+    written = [receipt_of(exports, place)[1].receipt for place in range(4)]
+    place = next(place for place in range(4) if written[place].endswith("="))
+    bare = written[place].rstrip("=")
     # The next letter differs in bits that no encoder sets.
-    other = chr(ord(letter) + 1)
-    return with_receipt(exports, **{field: written.rstrip("=")[:-1] + other + padding})
+    other = bare[:-1] + chr(ord(bare[-1]) + 1)
+    return with_receipt(exports, place, receipt=other.ljust(len(written[place]), "="))
 
 
 @damage("empty_checkpoint", ("CHECKPOINT_MALFORMED", "census", None))
