@@ -1,4 +1,4 @@
-"""What the census agency hands to an auditor: its log."""
+"""What the census agency hands to an auditor: its log, and the dictionaries that it names."""
 
 from __future__ import annotations
 
@@ -11,5 +11,6 @@ from census_node.opening import CensusHome
 
 def export(home: Path, folder: ExportFolder, report: Report) -> ExportReport:
     """Export the log of a census home."""
-    with CensusHome(home).journal() as journal:
-        return export_log(journal, folder, report)
+    opened = CensusHome(home)
+    with opened.journal() as journal:
+        return export_log(journal, opened.dictionaries, folder, report)

@@ -20,8 +20,9 @@ from health_node.questions import KeptQuestion, Questions
 
 def export(home: Path, folder: ExportFolder, report: Report) -> ExportReport:
     """Export the log of a health home."""
-    with HealthHome(home).journal() as journal:
-        return export_log(journal, folder, report)
+    opened = HealthHome(home)
+    with opened.journal() as journal:
+        return export_log(journal, opened.dictionaries, folder, report)
 
 
 def export_with_criteria(home: Path, folder: ExportFolder, report: Report) -> ExportReport:
@@ -36,7 +37,7 @@ def export_with_criteria(home: Path, folder: ExportFolder, report: Report) -> Ex
         with journal.reading() as state:
             kept = Questions(journal.db).all()
             dictionaries = {question.load: opened_home.dictionaries.of_load(state, question.load) for question in kept}
-        exported = export_log(journal, folder, report)
+        exported = export_log(journal, opened_home.dictionaries, folder, report)
         for question in kept:
             opened = _opened(question, dictionaries[question.load])
             folder.put_secret(opened.name, opened.to_bytes())

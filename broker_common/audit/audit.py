@@ -18,6 +18,7 @@ import msgspec
 
 from broker_common.audit import texts
 from broker_common.audit.census_log import CensusLog, Leakage, leakage_of
+from broker_common.audit.dictionaries import check_dictionaries, is_dictionary
 from broker_common.audit.findings import Findings, Report
 from broker_common.audit.handed_in import Part
 from broker_common.audit.health_log import HealthLog, Uncharged
@@ -36,10 +37,10 @@ from broker_common.crypto.certificates import Role
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.signing import VerifyKey
 from broker_common.tlog.census_state import CensusState, ChargedTicket
-from broker_common.tlog.entries import Adopted, Entry, Event, parse_entry
+from broker_common.tlog.entries import Adopted, DictionaryAdopted, Entry, Event, parse_entry
 from broker_common.tlog.health_state import AcceptedTicket, HealthState
 from broker_common.tlog.history import History
-from broker_common.tlog.replay import LogState
+from broker_common.tlog.replay import Adoptions, LogState
 from broker_common.values import ExactCounts
 
 
@@ -49,9 +50,11 @@ class KeyState(LogState):
     def __init__(self, role: Role, identity_key: VerifyKey) -> None:
         super().__init__(identity_key)
         self.role = role
+        self.adoptions: Adoptions = {}
 
     def _take(self, entry: Entry, event: Event) -> None:
-        del entry
+        if isinstance(event, DictionaryAdopted):
+            self.adoptions[event.document] = (entry.sequence, event)
         if isinstance(event, Adopted):
             self.policy_hash = hash_bytes(event.document.encode()).hex()
 
@@ -89,8 +92,9 @@ def verify_parts(parts: Mapping[str, Part], home: AuditorHome, report: Callable[
             if role in parts:
                 log = LogAudit(role, parts[role], KeyState(role, home.root(role)), trust, findings)
                 stack.callback(log.close)
-                log.read(report, others=is_criteria if role == "health" else _none)
+                log.read(report, others=_beside(role))
                 log.verify_signed(home)
+                check_dictionaries(role, parts[role], log.state.adoptions, log.is_complete, findings)
                 logs[role] = log
         _verify_seen(logs, home, findings)
         if "researcher" in parts and "census" in logs:
@@ -147,9 +151,12 @@ def _replay(
     stack.callback(quoted.close)
     histories = {"census": History(), "health": History()}
     census_audit.read(
-        report, take=_each(census.take, quoted.take, partial(histories["census"].take, census_audit.state))
+        report,
+        others=_beside("census"),
+        take=_each(census.take, quoted.take, partial(histories["census"].take, census_audit.state)),
     )
     census_audit.verify_signed(home)
+    check_dictionaries("census", parts["census"], census_audit.state.adoptions, census_audit.is_complete, findings)
     logs: dict[str, LogAudit[Any]] = {"census": census_audit}
     steps = Steps(census, submitted_at, sent_at)
     # 2
@@ -166,8 +173,9 @@ def _replay(
         stack.callback(health_audit.close)
         health = HealthLog(health_audit, spill.mapping(msgspec.msgpack.encode, _decoder(int)), census, findings)
         told = partial(histories["health"].take, health_audit.state)
-        health_audit.read(report, others=is_criteria, take=_each(steps.take, health.take, told))
+        health_audit.read(report, others=_beside("health"), take=_each(steps.take, health.take, told))
         health_audit.verify_signed(home)
+        check_dictionaries("health", parts["health"], health_audit.state.adoptions, health_audit.is_complete, findings)
         logs["health"] = health_audit
     # 3
     seen = _verify_seen(logs, home, findings)
@@ -365,5 +373,6 @@ def _each(*listeners: Callable[[Entry], None]) -> Callable[[Entry], None]:
     return take
 
 
-def _none(_: str) -> bool:
-    return False
+def _beside(role: str) -> Callable[[str], bool]:
+    """Which further files stand beside a log."""
+    return lambda name: is_dictionary(name) or (role == "health" and is_criteria(name))

@@ -82,6 +82,7 @@ CODES: Final[Mapping[str, str]] = {
     "ANSWER_NOT_CHARGED": "there is an answer to a ticket that was never charged",
     "ANSWER_NOT_RELEASED": "there is an answer that the log has not released",
     "DELIVERY_UNCONFIRMED": "the log says delivered, and the researcher, who had later answers, does not show it",
+    "DICTIONARY_DIFFERS": "the document of a dictionary is not what the log says was adopted",
     "CRITERIA_DIFFER": "opened criteria are not those that the ticket commits to",
     "CRITERIA_UNASKED": "criteria are opened for a ticket that was never accepted",
     "OPENING_UNREADABLE": "what is kept as an opening is none that the oversight key opens for this ticket",

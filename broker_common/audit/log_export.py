@@ -3,6 +3,7 @@
     checkpoint          the log as it is now, signed by its node
     cosigned            the newest checkpoint of this log that the other agency has cosigned, if there is one
     witnessed           the newest checkpoint of the other agency's log that this node has cosigned, if there is one
+    dictionaries/...    the document of every dictionary that the log says was adopted
     tile/...            the entries and their hashes
 
 All of it is of one instant: no note is of a longer log than the one that is exported, and none is older than what its
@@ -21,8 +22,10 @@ from typing import TypeVar
 from sqlite_utils import Database
 
 from broker_common.audit import texts
+from broker_common.audit.dictionaries import file_of
 from broker_common.audit.findings import Report
 from broker_common.errors import InternalError, InvalidRequestError
+from broker_common.storage.dictionaries import Dictionaries
 from broker_common.storage.durable import (
     SHARED_FILE,
     create_for_owner,
@@ -31,6 +34,7 @@ from broker_common.storage.durable import (
     sync_directory,
 )
 from broker_common.storage.journal import Journal, store_errors
+from broker_common.storage.loads import StoreStateT
 from broker_common.tlog.merkle import CompactTree, leaf_hash
 from broker_common.tlog.note import Checkpoint, parse_checkpoint
 from broker_common.tlog.replay import LogState
@@ -145,7 +149,9 @@ class ExportReport:
     written: int
 
 
-def export_log(journal: Journal[StateT], folder: ExportFolder, report: Report) -> ExportReport:
+def export_log(
+    journal: Journal[StoreStateT], dictionaries: Dictionaries, folder: ExportFolder, report: Report
+) -> ExportReport:
     """Export a log up to its current size, whether a node serves it at the moment or not.
 
     Raises:
@@ -157,6 +163,7 @@ def export_log(journal: Journal[StateT], folder: ExportFolder, report: Report) -
             WITNESSED: _newest_note(journal.db, "witness", state.origin),
         }
         note = journal.checkpoint()
+        documents = list(state.adoptions)
     checkpoint = parse_checkpoint(note)
     # 1. What never changes, checked against what is there: from here on the folder holds this history or none.
     partial: dict[str, bytes] = {}
@@ -165,6 +172,8 @@ def export_log(journal: Journal[StateT], folder: ExportFolder, report: Report) -
             partial[name] = content
         else:
             folder.put_final(name, content)
+    for document in documents:
+        folder.put_final(file_of(document), dictionaries.document(document))
     # 2. What the next export replaces.
     for name, content in partial.items():
         folder.put(name, content)

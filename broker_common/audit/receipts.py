@@ -37,7 +37,7 @@ from broker_common.query.ticket import Researcher, VerifiedTicket, verify_ticket
 from broker_common.tlog.census_state import CensusState, ChargedTicket
 from broker_common.tlog.merkle import root_from_inclusion
 from broker_common.tlog.note import parse_checkpoint
-from broker_common.tlog.replay import LogState
+from broker_common.tlog.replay import FORMAT_VERSION, LogState
 
 _LOG = "researcher"
 # Deliveries that are compared with what the researcher has; more than there can be under way.
@@ -302,7 +302,7 @@ class Receipts(ReceiptForms):
             researcher.unconfirmed.append((self._census.delivered_at[ticket.hash.hex()], shown.query))
 
     def _compare_charge(self, ticket: VerifiedTicket, charged: ChargedTicket) -> None:
-        body, charge = ticket.body, charged.charge
+        body, charge, state = ticket.body, charged.charge, self._census.audit.state
         differing = [
             what
             for what, ordered, done in (
@@ -313,6 +313,7 @@ class Receipts(ReceiptForms):
                 ("slot", body.noise_slot.number, charge.slot),
                 ("policy", body.policy_hash.hex(), charged.policy_hash),
                 ("release", body.census_release, self._census.release_of(charge.load)),
+                ("census dictionary", *_dictionaries(body.census_dictionary, state, charge.load, charged.index)),
             )
             if ordered != done
         ]
@@ -367,6 +368,11 @@ class Receipts(ReceiptForms):
         accepted = None if self._health is None else self._health.audit.state.tickets.get(ticket.hash.hex())
         if accepted is not None and accepted.submission.criteria != ticket.body.criteria_commitment.hex():
             self._findings.problem("TICKET_DIFFERS", "health", None, f"criteria, {ticket.query_id.hex()}")
+        if accepted is not None and ticket.body.health_dictionary:
+            assert self._health is not None  # noqa: S101 - it has accepted the ticket
+            under = self._health.audit.state.dictionaries[accepted.submission.load]
+            if ticket.body.health_dictionary.hex() != under:
+                self._findings.problem("TICKET_DIFFERS", "health", None, f"health dictionary, {ticket.query_id.hex()}")
 
     def _compare_receipt(self, receipt: VerifiedReceipt, charged: ChargedTicket) -> None:
         body, charge = receipt.body, charged.charge
@@ -385,3 +391,10 @@ class Receipts(ReceiptForms):
             self._findings.problem("RECEIPT_DIFFERS", "census", charged.index, ", ".join(differing))
         if not charged.answer and self._census.audit.is_complete:
             self._findings.problem("ANSWER_NOT_RELEASED", "census", charged.index)
+
+
+def _dictionaries(named: bytes, state: CensusState, load: str, charged_at: int) -> tuple[str, str]:
+    """What a ticket names, and what it has to: nothing if it was charged before tickets named any."""
+    began = state.began.get(FORMAT_VERSION)
+    is_before = not named and (began is None or charged_at < began)
+    return named.hex(), "" if is_before else state.dictionaries[load]

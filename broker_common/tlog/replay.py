@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import NoReturn, TypeVar
+from typing import NoReturn, TypeAlias, TypeVar
 
 from broker_common.crypto.signing import Purpose, VerifyKey, key_named
 from broker_common.errors import InvalidRequestError
@@ -33,6 +33,8 @@ FORMAT_VERSION = 8
 # The first that this program knows. From 8 on loads are under adopted dictionaries.
 FIRST_FORMAT = 7
 StateT = TypeVar("StateT", bound="LogState")
+Adoptions: TypeAlias = dict[str, tuple[int, DictionaryAdopted]]
+"""By the hash of the document: the last entry that adopts it, and what that says."""
 
 
 class ReplayError(Exception):
@@ -158,6 +160,7 @@ class StoreState(LogState):
         # The newest adoption of each meaning, by its hash; and the newest of all.
         self.adopted_dictionaries: dict[str, DictionaryAdopted] = {}
         self.newest_dictionary: DictionaryAdopted | None = None
+        self.adoptions: Adoptions = {}
         # By health agency, its newest roster: in the health log the last one sent, in the census log the one in force.
         self.rosters: dict[str, Rostered] = {}
 
@@ -192,6 +195,7 @@ class StoreState(LogState):
             self._refuse(entry, "DICTIONARY_UNSIGNED", str(error))
         self._require(entry, self.may_adopt(event.version, event.dictionary), "DICTIONARY_OLD")
         self.adopted_dictionaries[event.dictionary] = self.newest_dictionary = event
+        self.adoptions[event.document] = (entry.sequence, event)
         self._begin_format(event.format)
 
     def _replace_store(self, entry: Entry, event: Loaded | Relinked) -> None:

@@ -18,6 +18,7 @@ from fakes.history import START_MS, Asked, Exports, History, SignedLog
 from fakes.randomness import SeededRandomness
 from tripartite.v1 import answer_pb2, quote_pb2
 
+from broker_common.audit.dictionaries import is_dictionary
 from broker_common.audit.documents import MAX_DOCUMENT_BYTES, ReceiptFile, parse_receipt_file
 from broker_common.audit.log_export import COSIGNED, WITNESSED
 from broker_common.crypto.signing import Purpose, SigningKey
@@ -117,6 +118,37 @@ def _() -> Exports:
     _, entries = bundle_of(exports, "census")
     entries[9] = flipped(entries[9], 40)
     return with_entries(exports, "census", entries)
+
+
+@damage("another_label_in_a_dictionary", ("DICTIONARY_DIFFERS", "census", 4))
+def _() -> Exports:
+    exports = honest().exports()
+    (name,) = (each for each in exports["census"] if is_dictionary(each))
+    exports["census"][name] = exports["census"][name].replace(b"Age.", b"Years.")
+    return exports
+
+
+@damage("dictionary_that_is_none", ("DICTIONARY_DIFFERS", "health", 4))
+def _() -> Exports:
+    exports = honest().exports()
+    (name,) = (each for each in exports["health"] if is_dictionary(each))
+    exports["health"][name] = b"[]"
+    return exports
+
+
+@damage("dictionary_missing", ("FILE_MISSING", "health", 4))
+def _() -> Exports:
+    exports = honest().exports()
+    (name,) = (each for each in exports["health"] if is_dictionary(each))
+    del exports["health"][name]
+    return exports
+
+
+@damage("dictionary_that_nobody_adopted", ("UNKNOWN_FILE", "census", None))
+def _() -> Exports:
+    exports = honest().exports()
+    exports["census"][f"dictionaries/{'ab' * 32}.json"] = b"{}"
+    return exports
 
 
 @damage("bit_flip_in_health_entry", ("ENTRY_DAMAGED", "health", 7))
@@ -379,14 +411,14 @@ def _() -> Exports:
 
 @damage("receipt_in_other_base64", ("DOCUMENT_MALFORMED", "researcher", None))
 def _() -> Exports:
-    exports = honest().exports()
-    file = receipt_of(exports)[1]
-    assert file.ticket.endswith("=")
-    letter = file.ticket.rstrip("=")[-1]
-    padding = file.ticket[len(file.ticket.rstrip("=")) :]
+    exports = honest(4).exports()
+    # The later a charge stands in the log, the longer is its proof; one of them has a length that takes padding.
+    written = [receipt_of(exports, place)[1].receipt for place in range(4)]
+    place = next(place for place in range(4) if written[place].endswith("="))
+    bare = written[place].rstrip("=")
     # The next letter differs in bits that no encoder sets.
-    other = chr(ord(letter) + 1)
-    return with_receipt(exports, ticket=file.ticket.rstrip("=")[:-1] + other + padding)
+    other = bare[:-1] + chr(ord(bare[-1]) + 1)
+    return with_receipt(exports, place, receipt=other.ljust(len(written[place]), "="))
 
 
 @damage("empty_checkpoint", ("CHECKPOINT_MALFORMED", "census", None))
@@ -517,9 +549,9 @@ def _() -> Exports:
 @damage(
     "registered_a_health_agency_of_its_own",
     ("CARD_UNTRUSTED", "census", 2),
-    ("NOT_COSIGNED", "census", 8),
+    ("NOT_COSIGNED", "census", 9),
     ("NOT_COSIGNED", "census", None),
-    ("RELEASE_NOT_COSIGNED", "census", 9),
+    ("RELEASE_NOT_COSIGNED", "census", 10),
 )
 def _() -> Exports:
     history = History()
@@ -563,7 +595,7 @@ def cosigned_by_neighbour(history: History) -> str:
     return cosigner.cosign(history.census.note(), history.now_ms // 1000)
 
 
-@damage("charged_to_an_agency_of_its_own", ("AGENCY_UNTRUSTED", "census", 13))
+@damage("charged_to_an_agency_of_its_own", ("AGENCY_UNTRUSTED", "census", 14))
 def _() -> Exports:
     history, _ = begun_with_neighbour()
     asked = history.order()
@@ -576,7 +608,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("ticket_of_one_agency_charged_to_another", ("AGENCY_UNTRUSTED", "census", 13), ("CHARGE_DIFFERS", "census", 13))
+@damage("ticket_of_one_agency_charged_to_another", ("AGENCY_UNTRUSTED", "census", 14), ("CHARGE_DIFFERS", "census", 14))
 def _() -> Exports:
     history, asked = begun_with_neighbour()
     history.charge(asked, health="health-x")
@@ -589,7 +621,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("slot_under_a_checkpoint_of_an_agency_of_its_own", ("NOT_COSIGNED", "census", 13))
+@damage("slot_under_a_checkpoint_of_an_agency_of_its_own", ("NOT_COSIGNED", "census", 14))
 def _() -> Exports:
     history, _ = begun_with_neighbour()
     asked = history.order(checkpoint=cosigned_by_neighbour(history))
@@ -599,7 +631,7 @@ def _() -> Exports:
     return finished(history, asked)
 
 
-@damage("released_under_the_cosignature_of_another_agency", ("RELEASE_NOT_COSIGNED", "census", 14))
+@damage("released_under_the_cosignature_of_another_agency", ("RELEASE_NOT_COSIGNED", "census", 15))
 def _() -> Exports:
     history, asked = begun_with_neighbour()
     history.charge(asked)
@@ -628,42 +660,42 @@ def finished(history: History, asked: Asked) -> Exports:
     return history.exports()
 
 
-@damage("charge_too_small", ("CHARGE_WRONG", "census", 11))
+@damage("charge_too_small", ("CHARGE_WRONG", "census", 12))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked, units=1)
     return finished(history, asked)
 
 
-@damage("charge_of_another_scale", ("TICKET_DIFFERS", "census", 11))
+@damage("charge_of_another_scale", ("TICKET_DIFFERS", "census", 12))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked, scale=2)
     return finished(history, asked)
 
 
-@damage("charge_of_another_question", ("TICKET_DIFFERS", "census", 11))
+@damage("charge_of_another_question", ("TICKET_DIFFERS", "census", 12))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked, question="mother_tongue = 'French'")
     return finished(history, asked)
 
 
-@damage("question_in_another_spelling", ("QUESTION", "census", 11))
+@damage("question_in_another_spelling", ("QUESTION", "census", 12))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked, question="mother_tongue by 'French'")
     return finished(history, asked)
 
 
-@damage("answer_without_charge", ("RELEASE_WITHOUT_CHARGE", "census", 11))
+@damage("answer_without_charge", ("RELEASE_WITHOUT_CHARGE", "census", 12))
 def _() -> Exports:
     history, asked = begun()
     history.release(asked)
     return history.exports()
 
 
-@damage("charge_after_shutdown", ("CHARGE_AFTER_SHUTDOWN", "census", 12))
+@damage("charge_after_shutdown", ("CHARGE_AFTER_SHUTDOWN", "census", 13))
 def _() -> Exports:
     history, asked = begun()
     state = logs.census_state()
@@ -673,7 +705,7 @@ def _() -> Exports:
     return finished(history, asked)
 
 
-@damage("charge_over_the_cap", ("CAP_PASSED", "census", 10))
+@damage("charge_over_the_cap", ("CAP_PASSED", "census", 11))
 def _() -> Exports:
     history = History().begin()
     for _ in range(2):
@@ -686,7 +718,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("no_shutdown_when_nothing_fits", ("SHUTDOWN_MISSING", "census", 9))
+@damage("no_shutdown_when_nothing_fits", ("SHUTDOWN_MISSING", "census", 10))
 def _() -> Exports:
     history = History(rules=logs.policy(scales=(1,))).begin()
     asked = history.order(scale=1)
@@ -698,7 +730,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("charge_to_persons_that_names_no_ledger", ("LEDGER_UNNAMED", "census", 11))
+@damage("charge_to_persons_that_names_no_ledger", ("LEDGER_UNNAMED", "census", 12))
 def _() -> Exports:
     history = honest(accounting="per_person")
     asked = history.order()
@@ -708,14 +740,14 @@ def _() -> Exports:
     return finished(history, asked)
 
 
-@damage("charge_to_everyone_that_names_a_ledger", ("LEDGER_UNNAMED", "census", 11))
+@damage("charge_to_everyone_that_names_a_ledger", ("LEDGER_UNNAMED", "census", 12))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked, ledger=logs.hash_of(5))
     return finished(history, asked)
 
 
-@damage("more_answers_than_allowed", ("SHUTDOWN_MISSING", "census", 9))
+@damage("more_answers_than_allowed", ("SHUTDOWN_MISSING", "census", 10))
 def _() -> Exports:
     history = History(rules=logs.policy(accounting="per_person", max_answers=1)).begin()
     for _ in range(2):
@@ -727,7 +759,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("persons_charged_after_everybody_had_the_cap", ("CAP_PASSED", "census", 11))
+@damage("persons_charged_after_everybody_had_the_cap", ("CAP_PASSED", "census", 12))
 def _() -> Exports:
     history = History().begin()
     for step in range(2):
@@ -743,7 +775,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("shutdown_nobody_ordered", ("ORDER_INVALID", "census", 11))
+@damage("shutdown_nobody_ordered", ("ORDER_INVALID", "census", 12))
 def _() -> Exports:
     history = honest()
     key = logs.OPERATOR_KEY
@@ -751,7 +783,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("two_charges_for_one_ticket", ("TICKET_CHARGED_TWICE", "census", 12))
+@damage("two_charges_for_one_ticket", ("TICKET_CHARGED_TWICE", "census", 13))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -759,14 +791,14 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("slot_skipped", ("SLOT_SKIPPED", "census", 11))
+@damage("slot_skipped", ("SLOT_SKIPPED", "census", 12))
 def _() -> Exports:
     history = honest()
     history.commit_slots(first=8)
     return history.exports()
 
 
-@damage("slot_reused", ("SLOT_NOT_OPEN", "census", 11))
+@damage("slot_reused", ("SLOT_NOT_OPEN", "census", 12))
 def _() -> Exports:
     history = honest()
     asked = history.order(slot=0)
@@ -776,7 +808,7 @@ def _() -> Exports:
     return finished(history, asked)
 
 
-@damage("slot_committed_after_the_ticket", ("SLOT_LATE", "census", 12))
+@damage("slot_committed_after_the_ticket", ("SLOT_LATE", "census", 13))
 def _() -> Exports:
     history = honest()
     early = history.cosigned["census"]
@@ -789,7 +821,7 @@ def _() -> Exports:
     return finished(history, asked)
 
 
-@damage("slot_with_another_commitment", ("SLOT_WRONG", "census", 11))
+@damage("slot_with_another_commitment", ("SLOT_WRONG", "census", 12))
 def _() -> Exports:
     history = honest()
     asked = history.order(commitment=bytes(32))
@@ -799,7 +831,7 @@ def _() -> Exports:
     return finished(history, asked)
 
 
-@damage("slot_under_a_checkpoint_nobody_cosigned", ("NOT_COSIGNED", "census", 11))
+@damage("slot_under_a_checkpoint_nobody_cosigned", ("NOT_COSIGNED", "census", 12))
 def _() -> Exports:
     history = honest()
     asked = history.order(checkpoint=history.census.note())
@@ -809,7 +841,7 @@ def _() -> Exports:
     return finished(history, asked)
 
 
-@damage("policy_changed_without_an_entry", ("POLICY", "census", 11))
+@damage("policy_changed_without_an_entry", ("POLICY", "census", 12))
 def _() -> Exports:
     history, asked = begun()
     history.census.policy = logs.policy(max_belief="0.9").hash.hex()
@@ -817,14 +849,14 @@ def _() -> Exports:
     return finished(history, asked)
 
 
-@damage("weaker_policy_nobody_confirmed", ("CAP_RAISED", "census", 11))
+@damage("weaker_policy_nobody_confirmed", ("CAP_RAISED", "census", 12))
 def _() -> Exports:
     history = honest()
     history.write_census(logs.adopted(logs.policy(max_belief="0.9")))
     return history.exports()
 
 
-@damage("persons_instead_of_everyone_nobody_confirmed", ("CHARGE_LOWERED", "census", 11))
+@damage("persons_instead_of_everyone_nobody_confirmed", ("CHARGE_LOWERED", "census", 12))
 def _() -> Exports:
     history = honest()
     history.adopt(logs.policy(accounting="per_person"))
@@ -832,63 +864,63 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("persons_instead_of_households_nobody_confirmed", ("CHARGE_LOWERED", "census", 11))
+@damage("persons_instead_of_households_nobody_confirmed", ("CHARGE_LOWERED", "census", 12))
 def _() -> Exports:
     history = honest(accounting="per_person", subject="household")
     history.adopt(logs.policy(accounting="per_person"))
     return history.exports()
 
 
-@damage("more_answers_nobody_confirmed", ("ANSWERS_RAISED", "census", 11))
+@damage("more_answers_nobody_confirmed", ("ANSWERS_RAISED", "census", 12))
 def _() -> Exports:
     history = honest(max_answers=5)
     history.adopt(logs.policy())
     return history.exports()
 
 
-@damage("samples_gone_sooner_nobody_confirmed", ("RETENTION_SHORTENED", "census", 11))
+@damage("samples_gone_sooner_nobody_confirmed", ("RETENTION_SHORTENED", "census", 12))
 def _() -> Exports:
     history = honest(accounting="per_person")
     history.adopt(logs.policy(accounting="per_person", sample_retention_ms=0))
     return history.exports()
 
 
-@damage("samples_kept_longer_nobody_confirmed", ("RETENTION_LENGTHENED", "census", 11))
+@damage("samples_kept_longer_nobody_confirmed", ("RETENTION_LENGTHENED", "census", 12))
 def _() -> Exports:
     history = honest(accounting="per_person")
     history.adopt(logs.policy(accounting="per_person", sample_retention_ms=10 * 366 * 86_400_000))
     return history.exports()
 
 
-@damage("fewer_answers_of_one_researcher_nobody_confirmed", ("QUOTA_LOWERED", "census", 11))
+@damage("fewer_answers_of_one_researcher_nobody_confirmed", ("QUOTA_LOWERED", "census", 12))
 def _() -> Exports:
     history = honest()
     history.adopt(logs.policy(researcher_answers=1))
     return history.exports()
 
 
-@damage("no_quota_nobody_confirmed", ("QUOTA_RAISED", "census", 11))
+@damage("no_quota_nobody_confirmed", ("QUOTA_RAISED", "census", 12))
 def _() -> Exports:
     history = honest()
     history.adopt(logs.policy(researcher_answers=0))
     return history.exports()
 
 
-@damage("delay_of_a_day_nobody_confirmed", ("DELAY_LENGTHENED", "census", 11))
+@damage("delay_of_a_day_nobody_confirmed", ("DELAY_LENGTHENED", "census", 12))
 def _() -> Exports:
     history = honest()
     history.adopt(logs.policy(forward_delay_ms=86_400_000))
     return history.exports()
 
 
-@damage("quotes_of_a_second_nobody_confirmed", ("QUOTE_SHORTENED", "census", 11))
+@damage("quotes_of_a_second_nobody_confirmed", ("QUOTE_SHORTENED", "census", 12))
 def _() -> Exports:
     history = honest()
     history.adopt(logs.policy(quote_lifetime_ms=1000))
     return history.exports()
 
 
-@damage("more_answers_of_one_researcher_than_the_quota", ("QUOTA_PASSED", "census", 9))
+@damage("more_answers_of_one_researcher_than_the_quota", ("QUOTA_PASSED", "census", 10))
 def _() -> Exports:
     history = History(rules=logs.policy(accounting="per_person", researcher_answers=1)).begin()
     for _ in range(2):
@@ -900,7 +932,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("time_backwards", ("TIME_BACKWARDS", "census", 11))
+@damage("time_backwards", ("TIME_BACKWARDS", "census", 12))
 def _() -> Exports:
     history, asked = begun()
     history.census.append(logs.loaded("load2"), 1)
@@ -908,7 +940,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("unknown_entry_type", ("ENTRY_MALFORMED", "census", 11))
+@damage("unknown_entry_type", ("ENTRY_MALFORMED", "census", 12))
 def _() -> Exports:
     history = honest()
     entry = history.census.entries[-1].replace(b'"type":"delivered"', b'"type":"forgotten"').replace(b"9", b"9")
@@ -924,28 +956,28 @@ def _() -> Exports:
     return lied_from_the_start(history, beginning).exports()
 
 
-@damage("entry_in_other_json", ("ENTRY_MALFORMED", "census", 11))
+@damage("entry_in_other_json", ("ENTRY_MALFORMED", "census", 12))
 def _() -> Exports:
     history = honest()
     history.census.append_bytes(history.census.entries[-1].replace(b":", b": ", 1))
     return history.exports()
 
 
-@damage("broken_utf8_in_entry", ("ENTRY_MALFORMED", "census", 11))
+@damage("broken_utf8_in_entry", ("ENTRY_MALFORMED", "census", 12))
 def _() -> Exports:
     history = honest()
     history.census.append_bytes(b'{"event":"\xff\xfe"}')
     return history.exports()
 
 
-@damage("giant_entry", ("ENTRY_MALFORMED", "census", 11))
+@damage("giant_entry", ("ENTRY_MALFORMED", "census", 12))
 def _() -> Exports:
     history = honest()
     history.census.append_bytes(b"[" * 65_535)
     return history.exports()
 
 
-@damage("wrong_sequence", ("SEQUENCE", "census", 11))
+@damage("wrong_sequence", ("SEQUENCE", "census", 12))
 def _() -> Exports:
     history, asked = begun()
     history.write_census(logs.loaded("load2"), sequence=99)
@@ -953,7 +985,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("released_before_it_was_cosigned", ("RELEASE_NOT_COSIGNED", "census", 12))
+@damage("released_before_it_was_cosigned", ("RELEASE_NOT_COSIGNED", "census", 13))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -962,7 +994,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("released_under_its_own_signature_alone", ("RELEASE_NOT_COSIGNED", "census", 12))
+@damage("released_under_its_own_signature_alone", ("RELEASE_NOT_COSIGNED", "census", 13))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -970,7 +1002,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("released_under_a_witness_of_its_own", ("RELEASE_NOT_COSIGNED", "census", 12))
+@damage("released_under_a_witness_of_its_own", ("RELEASE_NOT_COSIGNED", "census", 13))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -979,7 +1011,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("released_before_the_time_of_the_cosignature", ("COSIGNED_LATER", "census", 12))
+@damage("released_before_the_time_of_the_cosignature", ("COSIGNED_LATER", "census", 13))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -990,7 +1022,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("released_under_another_history", ("SPLIT_VIEW", "census", 12))
+@damage("released_under_another_history", ("SPLIT_VIEW", "census", 13))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -1000,7 +1032,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("suppressed_answer", ("ANSWER_SUPPRESSED", "census", 11))
+@damage("suppressed_answer", ("ANSWER_SUPPRESSED", "census", 12))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -1014,7 +1046,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("suppressed_answer_behind_a_start", ("ANSWER_SUPPRESSED", "census", 11))
+@damage("suppressed_answer_behind_a_start", ("ANSWER_SUPPRESSED", "census", 12))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -1028,7 +1060,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("suppressed_answer_that_others_pass_by", ("ANSWER_SUPPRESSED", "census", 11))
+@damage("suppressed_answer_that_others_pass_by", ("ANSWER_SUPPRESSED", "census", 12))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -1042,7 +1074,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("charge_for_a_ticket_nobody_submitted", ("CHARGE_NOT_SUBMITTED", "census", 11))
+@damage("charge_for_a_ticket_nobody_submitted", ("CHARGE_NOT_SUBMITTED", "census", 12))
 def _() -> Exports:
     history = honest()
     asked = history.order()
@@ -1070,7 +1102,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("answered_and_not_released", ("ANSWER_NOT_RELEASED", "census", 11))
+@damage("answered_and_not_released", ("ANSWER_NOT_RELEASED", "census", 12))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -1079,7 +1111,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("refused_and_charged", ("REFUSED_BUT_CHARGED", "health", 12))
+@damage("refused_and_charged", ("REFUSED_BUT_CHARGED", "health", 13))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -1098,7 +1130,7 @@ def handed_over(history: History, **changes: Any) -> Asked:
     return asked
 
 
-@damage("refused_with_the_refusal_of_another_sample", ("REFUSAL_DIFFERS", "health", 8))
+@damage("refused_with_the_refusal_of_another_sample", ("REFUSAL_DIFFERS", "health", 9))
 def _() -> Exports:
     history = History().begin()
     history.refuse(handed_over(history), "SERVICE_SHUT_DOWN", manifest=logs.hash_of(99))
@@ -1106,7 +1138,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("refused_unsigned", ("REFUSAL_UNSIGNED", "health", 8))
+@damage("refused_unsigned", ("REFUSAL_UNSIGNED", "health", 9))
 def _() -> Exports:
     history = History().begin()
     history.write_health(Refused(ticket=handed_over(history).hash, code="SERVICE_SHUT_DOWN"))
@@ -1114,7 +1146,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("refused_without_reason", ("REFUSAL_FORGED", "health", 8), ("REFUSED_WITHOUT_REASON", "census", None))
+@damage("refused_without_reason", ("REFUSAL_FORGED", "health", 9), ("REFUSED_WITHOUT_REASON", "census", None))
 def _() -> Exports:
     history = History().begin()
     key = SigningKey(Purpose.REFUSAL, history.health_party.signing(Purpose.MANIFEST).expose())
@@ -1139,7 +1171,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("receipt_of_another_place", ("RECEIPT_DIFFERS", "census", 11))
+@damage("receipt_of_another_place", ("RECEIPT_DIFFERS", "census", 12))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -1210,7 +1242,7 @@ def _() -> Exports:
     return exports | {"health": files}
 
 
-@damage("report_of_another_charge", ("REPORT_WRONG", "health", 12))
+@damage("report_of_another_charge", ("REPORT_WRONG", "health", 13))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -1221,7 +1253,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("report_under_a_checkpoint_nobody_signed", ("BAD_SIGNATURE", "health", 12))
+@damage("report_under_a_checkpoint_nobody_signed", ("BAD_SIGNATURE", "health", 13))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -1233,7 +1265,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("other_query_for_one_ticket", ("CHARGE_DIFFERS", "census", 11))
+@damage("other_query_for_one_ticket", ("CHARGE_DIFFERS", "census", 12))
 def _() -> Exports:
     history = honest()
     asked = history.order()
@@ -1243,7 +1275,7 @@ def _() -> Exports:
     return finished(history, asked)
 
 
-@damage("two_manifests_for_one_ticket", ("FORWARDED_TWICE", "health", 12))
+@damage("two_manifests_for_one_ticket", ("FORWARDED_TWICE", "health", 13))
 def _() -> Exports:
     history, asked = begun()
     history.forward(asked, manifest=logs.hash_of(5000))
@@ -1260,7 +1292,7 @@ def _() -> Exports:
     return finished(history, asked)
 
 
-@damage("linked_by_another_chain", ("LINKAGE_DIFFERS", "census", 11))
+@damage("linked_by_another_chain", ("LINKAGE_DIFFERS", "census", 12))
 def _() -> Exports:
     history = honest()
     history.write_health(logs.relinked())
@@ -1278,7 +1310,7 @@ def after_rosters(history: History) -> Exports:
     return history.exports()
 
 
-@damage("roster_that_was_never_sent", ("ROSTER_NOT_SENT", "census", 12))
+@damage("roster_that_was_never_sent", ("ROSTER_NOT_SENT", "census", 13))
 def _() -> Exports:
     history = honest()
     history.roster()
@@ -1287,21 +1319,21 @@ def _() -> Exports:
     return after_rosters(history)
 
 
-@damage("roster_of_other_people", ("ROSTER_DIFFERS", "census", 11))
+@damage("roster_of_other_people", ("ROSTER_DIFFERS", "census", 12))
 def _() -> Exports:
     history = honest()
     history.roster(commitment=logs.hash_of(99))
     return after_rosters(history)
 
 
-@damage("roster_under_another_manifest", ("ROSTER_DIFFERS", "census", 11))
+@damage("roster_under_another_manifest", ("ROSTER_DIFFERS", "census", 12))
 def _() -> Exports:
     history = honest()
     history.roster(manifest=logs.hash_of(99))
     return after_rosters(history)
 
 
-@damage("roster_number_that_comes_back", ("ROSTER_NUMBER", "census", 12))
+@damage("roster_number_that_comes_back", ("ROSTER_NUMBER", "census", 13))
 def _() -> Exports:
     history = honest()
     history.roster()
@@ -1309,14 +1341,14 @@ def _() -> Exports:
     return after_rosters(history)
 
 
-@damage("roster_of_another_chain", ("ROSTER_LINKAGE", "census", 11))
+@damage("roster_of_another_chain", ("ROSTER_LINKAGE", "census", 12))
 def _() -> Exports:
     history = honest()
     history.roster(linkage=logs.chain_of(2))
     return after_rosters(history)
 
 
-@damage("charge_on_a_roster_of_before", ("CHARGE_ROSTER", "census", 12))
+@damage("charge_on_a_roster_of_before", ("CHARGE_ROSTER", "census", 13))
 def _() -> Exports:
     history = honest()
     history.roster()
@@ -1338,7 +1370,7 @@ def _() -> Exports:
     return finished(history, asked)
 
 
-@damage("sample_of_a_roster_that_was_never_numbered", ("FORWARDED_ROSTER", "health", 11))
+@damage("sample_of_a_roster_that_was_never_numbered", ("FORWARDED_ROSTER", "health", 12))
 def _() -> Exports:
     history = honest()
     asked = history.order()
@@ -1519,24 +1551,24 @@ for _name, _maker in {
     "quote_that_tells_what_persons_have_left": quoting(rules={"accounting": "per_person"}, remaining=40),
     "quote_told_before_its_slot_was_cosigned": quoting(told_ms=START_MS),
 }.items():
-    damage(_name, ("QUOTE_WRONG", "census", 11))(_maker)
+    damage(_name, ("QUOTE_WRONG", "census", 12))(_maker)
 
 for _name, _remaining in {
     "quote_of_an_answer_too_many": 42,
     "quote_of_an_answer_too_few": 39,
     "quote_of_no_answer": 0,
 }.items():
-    damage(_name, ("QUOTE_BUDGET", "census", 11))(quoting(remaining=_remaining))
+    damage(_name, ("QUOTE_BUDGET", "census", 12))(quoting(remaining=_remaining))
 
 
-@damage("quote_that_lives_too_long", ("QUOTE_WRONG", "census", 11))
+@damage("quote_that_lives_too_long", ("QUOTE_WRONG", "census", 12))
 def _() -> Exports:
     history = honest()
     history.answer(expires_ms=history.now_ms + history.rules.quote_lifetime_ms + 1)
     return history.exports()
 
 
-@damage("quote_that_counts_answers_nobody_can_count", ("QUOTE_BUDGET", "census", 17))
+@damage("quote_that_counts_answers_nobody_can_count", ("QUOTE_BUDGET", "census", 18))
 def _() -> Exports:
     history = honest(3)
     history.answer(quoted={"remaining": 41})

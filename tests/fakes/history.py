@@ -19,6 +19,7 @@ from fakes.cards import Party
 from fakes.randomness import SeededRandomness
 from tripartite.v1 import answer_pb2, quote_pb2, ticket_pb2
 
+from broker_common.audit.dictionaries import file_of
 from broker_common.audit.documents import OpenedCriteria, ReceiptFile
 from broker_common.audit.handed_in import UnreadableError
 from broker_common.audit.log_export import COSIGNED, WITNESSED
@@ -29,6 +30,7 @@ from broker_common.privacy.accounting import answers_left, price
 from broker_common.privacy.opening import OPENING_SUFFIX, Opening, make_opening, seal_opening
 from broker_common.privacy.policy import Policy
 from broker_common.privacy.table_laplace import margin
+from broker_common.query.dictionary_document import dictionary_document
 from broker_common.query.question import EVERYONE
 from broker_common.query.quote import sign_quote
 from broker_common.query.refusal import refusal_of
@@ -38,6 +40,7 @@ from broker_common.tlog.entries import (
     Adopted,
     Charged,
     Delivered,
+    DictionaryAdopted,
     Entry,
     Event,
     Forwarded,
@@ -47,6 +50,7 @@ from broker_common.tlog.entries import (
     Settled,
     Slots,
     Submitted,
+    parse_entry,
 )
 from broker_common.tlog.merkle import MerkleTree, leaf_hash
 from broker_common.tlog.note import NoteSigner
@@ -141,7 +145,14 @@ class SignedLog:
         files = dict(entry_bundles(self.entries))
         files.update(hash_tiles(leaf_hash(entry) for entry in self.entries))
         files[CHECKPOINT_PATH] = self.note().encode()
+        document = dictionary_document(logs.DICTIONARY)
+        if any(isinstance(parse_entry(entry).event, DictionaryAdopted) for entry in self.entries[:_BEGINNING]):
+            files[file_of(hash_bytes(document).hex())] = document
         return files
+
+
+# Entries with which every log begins; what a liar writes later is no dictionary.
+_BEGINNING = 5
 
 
 @dataclass
@@ -275,6 +286,8 @@ class History:
                 checkpoint=changes.pop("checkpoint", self.cosigned["census"]),
             ),
             "expires_ms": self.now_ms + self.rules.quote_lifetime_ms,
+            "health_dictionary": logs.DICTIONARY.hash,
+            "census_dictionary": logs.DICTIONARY.hash,
         }
         quoted = changes.pop("quoted", {})
         body = ticket_pb2.Ticket(**fields | changes)

@@ -387,6 +387,10 @@ class _Call:
         self._writing = False
         self._requests.put_nowait(_END)
 
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        while (response := await self.read()) is not aio.EOF:
+            yield response
+
     async def read(self) -> Any:
         """The next response, or the end, or the error that ended the call."""
         response = await self._responses.get()

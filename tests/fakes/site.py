@@ -13,7 +13,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -262,7 +262,8 @@ class SiteWorld:
         return entry
 
     def _begin(self) -> None:
-        for event in (*logs.beginning(), logs.adopted(self.policy)):
+        adopted = logs.dictionary_adopted(replace(self.dictionary, version=2))
+        for event in (*logs.beginning(), adopted, logs.adopted(self.policy)):
             self.append(event)
         self.load = ""
         self._put_load(self.census)

@@ -22,6 +22,7 @@ from broker_common.audit.audit import replay_parts
 from broker_common.audit.documents import ReceiptFile
 from broker_common.audit.home import AuditorHome
 from broker_common.audit.log_export import ExportFolder, export_log
+from broker_common.storage.dictionaries import Dictionaries
 from broker_common.storage.journal import Journal
 from researcher_node.opening import ResearcherHome
 
@@ -69,7 +70,8 @@ class Exporting:
             if self.home is None:
                 self.home = self._auditor(simulation)
             if party.name in AGENCIES:
-                self.made.append((party.name, self._export(journal)))
+                dictionaries = simulation.home(party.name).dictionaries
+                self.made.append((party.name, self._export(journal, dictionaries)))
 
         async def ended(simulation: Simulation) -> None:
             await end(simulation)
@@ -87,9 +89,9 @@ class Exporting:
             (home / "trust" / f"{party}.card").write_bytes(card + b"\n")
         return AuditorHome(home)
 
-    def _export(self, journal: Journal[Any]) -> dict[str, bytes]:
+    def _export(self, journal: Journal[Any], dictionaries: Dictionaries) -> dict[str, bytes]:
         to = self._folder / str(len(self.made))
-        export_log(journal, ExportFolder(to), lambda _done, _total: None)
+        export_log(journal, dictionaries, ExportFolder(to), lambda _done, _total: None)
         return {str(path.relative_to(to)): path.read_bytes() for path in to.rglob("*") if path.is_file()}
 
     @staticmethod

@@ -1,52 +1,56 @@
-"""A program whose dictionary changed after the data was loaded: real nodes, real commands, no wrong count and no accusation."""
+"""A dictionary that changes between loads: real nodes, real commands, no wrong count and no accusation."""
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fakes.deployment import FRENCH, Deployment, Node, Outcome, make, persons, run_here
+from fakes.deployment import FRENCH, Deployment, make, persons, run, run_here
+from fakes.dictionaries import CENSUS_DICTIONARY, CHANGES, HEALTH_DICTIONARY, relabelled
 
+from broker_common.query.dictionary import Dictionary
+from broker_common.storage.dictionary_file import dictionary_toml
 from researcher_node.answers import AskedQuestion
 
 pytestmark = pytest.mark.process
 
-REDEFINED_NODE = Path(__file__).with_name("redefined_node.py")
 POPULATION = 300
 BUDGET = ("--max-belief", "0." + "9" * 26)
 # Farther out than noise at scale 1 goes but once in some 10**17 draws.
 FAR = 40
-SERVING = {"census": "census", "health": "health"}
+DICTIONARIES = {"census": CENSUS_DICTIONARY, "health": HEALTH_DICTIONARY}
 
 
 @pytest.fixture
 def deployment(tmp_path: Path) -> Deployment:
-    """Loaded under the dictionaries of this program; answers at once, each person with a budget."""
+    """Answers at once, each person with a budget."""
     return make(tmp_path / "deployment", *BUDGET, population=POPULATION, accounting="per_person")
 
 
 @contextlib.contextmanager
-def serving(deployment: Deployment, **changes: str) -> Iterator[dict[str, Node]]:
-    """Both agencies' nodes; the programs of those named have changed dictionaries."""
+def serving(deployment: Deployment) -> Iterator[None]:
+    """Both agencies' nodes."""
     with contextlib.ExitStack() as stack:
-        nodes = {}
-        for role in SERVING:
-            launcher = {"launcher": (sys.executable, REDEFINED_NODE, changes[role])} if role in changes else {}
-            nodes[role] = stack.enter_context(deployment.node(role, is_forked=role not in changes, **launcher))
-        yield nodes
+        for role in DICTIONARIES:
+            stack.enter_context(deployment.node(role))
+        yield
 
 
-def redefined(change: str, *words: str | Path) -> Outcome:
-    """A command of the program with changed dictionaries."""
-    ended = subprocess.run(
-        [sys.executable, REDEFINED_NODE, change, *words], capture_output=True, text=True, check=False
-    )
-    return Outcome(ended.returncode, ended.stdout, ended.stderr)
+def adopt(deployment: Deployment, role: str, change: Callable[[Dictionary], Dictionary], *, version: int = 2) -> None:
+    """The operator writes another dictionary and adopts it."""
+    changed = replace(change(DICTIONARIES[role]), version=version)
+    file = deployment.home(role) / "next.toml"
+    file.write_text(dictionary_toml(changed))
+    assert run_here("dictionary", "adopt", "--home", deployment.home(role), file, "--json").result["version"] == version
+
+
+def load(deployment: Deployment, role: str) -> None:
+    """The operator loads the data again."""
+    assert run_here(role, "load", "--home", deployment.home(role), "--json").code == 0
 
 
 def verify_french(deployment: Deployment) -> None:
@@ -60,75 +64,81 @@ def verify_french(deployment: Deployment) -> None:
     assert abs((answer.noisy_count or 0) - true) <= FAR
 
 
-def charges(deployment: Deployment) -> int:
-    """How often anything was charged."""
-    return sum(deployment.tickets("census", "charged").values())
+def status(deployment: Deployment, role: str) -> tuple[str, str, bool]:
+    """What an operator reads of dictionaries."""
+    told = run_here(role, "status", "--home", deployment.home(role), "--json").result
+    return told["dictionary"], told["dictionary_adopted"], told["dictionary_changed"]
 
 
 @pytest.mark.parametrize("role", ["census", "health"])
-def test_node_with_a_reordered_dictionary_serves_and_answers_nothing_wrongly(deployment: Deployment, role: str) -> None:
-    """It starts, says what to do, refuses questions uncharged and goes on; status says so; back at the old program all is well."""
+def test_a_changed_dictionary_comes_into_force_with_the_next_load(deployment: Deployment, role: str) -> None:
+    """Before it nothing changes; after it researchers are told once, and are counted rightly under it."""
+    before = DICTIONARIES[role].hash.hex()
     with serving(deployment):
         verify_french(deployment)
-        deployment.wait_until_closed()
-    before = charges(deployment)
-    with serving(deployment, **{role: "reordered"}) as nodes:
-        outcome = deployment.ask("age >= 0", FRENCH, "--scale", "1")
-        assert (outcome.code, outcome.error["code"]) == (4, "DICTIONARY_CHANGED")
-        assert f"The {role} agency's data" in outcome.error["text"]
-        assert f"tripartite {role} load" in outcome.error["hint"]
-        assert charges(deployment) == before
-        assert all(node.process.poll() is None for node in nodes.values())
-        assert "the load in force is not served" in nodes[role].stderr
-        # With the node up, by the changed program and by the one that loaded it.
-        words = (role, "status", "--home", deployment.home(role))
-        status = redefined("reordered", *words)
-        assert status.code == 0
-        assert f"tripartite {role} load" in status.stdout
-        assert "another dictionary" not in run_here(*words).stdout
+        adopt(deployment, role, CHANGES["reordered"])
+        after = replace(CHANGES["reordered"](DICTIONARIES[role]), version=2).hash.hex()
+        assert status(deployment, role) == (before, after, True)
+        quiet = run("researcher", "quote", "--home", deployment.home("researcher"), "--count", FRENCH)
+        assert (quiet.code, "another dictionary" in quiet.stderr) == (0, False)
+        verify_french(deployment)
+        load(deployment, role)
+        assert status(deployment, role) == (after, after, False)
+        told = [
+            f"The {role} agency has another dictionary"
+            in run("researcher", "dictionary", "--home", deployment.home("researcher")).stderr
+            for _ in range(2)
+        ]
+        assert told == [True, False]
+        verify_french(deployment)
+
+
+def test_mended_labels_are_published_at_once(deployment: Deployment) -> None:
+    """At both agencies, with the same people counted, and without a load."""
+    with serving(deployment):
+        for role in DICTIONARIES:
+            adopt(deployment, role, relabelled, version=1)
+        shown = run("researcher", "dictionary", "--home", deployment.home("researcher"), "sex")
+        assert "Female!" in shown.stdout
+        verify_french(deployment)
+
+
+def test_a_code_that_is_gone_is_refused_at_the_load_by_line(deployment: Deployment) -> None:
+    """The data stands under the old dictionary; nobody is loaded as somebody else."""
+
+    def without_french(dictionary: Dictionary) -> Dictionary:
+        first, *others = dictionary.columns
+        left = tuple(code for code in first.codes if code.value != "French")
+        return replace(dictionary, columns=(replace(first, codes=left), *others))
+
+    adopt(deployment, "census", without_french)
+    refused = run_here("census", "load", "--home", deployment.home("census"), "--json")
+    assert refused.error["code"] == "LOAD_REFUSED"
     with serving(deployment):
         verify_french(deployment)
 
 
-def test_node_with_mended_labels_serves_on(deployment: Deployment) -> None:
-    """At both agencies, with the same people counted."""
-    with serving(deployment, census="relabelled", health="relabelled"):
+def test_an_audit_on_site_accuses_nobody(deployment: Deployment, tmp_path: Path) -> None:
+    """Asked under one dictionary and then under another, with the documents of both in the exports."""
+    with serving(deployment):
         verify_french(deployment)
-
-
-def test_a_load_puts_it_right_and_an_audit_on_site_accuses_nobody(deployment: Deployment, tmp_path: Path) -> None:
-    """Loaded again by the changed programs, people are counted rightly; a visit by either program finds no problem."""
-    handed_in = tmp_path / "handed_in"
-    for role in SERVING:
-        loaded = redefined("reordered", role, "load", "--home", deployment.home(role), "--json")
-        assert loaded.code == 0, loaded.stderr
-    dictionaries = [event["dictionary"] for event in deployment.events("census") if event["type"] == "loaded"]
-    assert len(set(dictionaries)) == len(dictionaries)
-    with serving(deployment, census="reordered", health="reordered"):
+        for role in DICTIONARIES:
+            adopt(deployment, role, CHANGES["put_in_front"])
+            load(deployment, role)
         verify_french(deployment)
         deployment.wait_until_closed()
         for role in ("researcher", "health", "census"):
-            words = ("--home", deployment.home(role), "--to", handed_in / role)
+            words = ("--home", deployment.home(role), "--to", tmp_path / "handed_in" / role)
             assert run_here("audit", "export", *words, "--json").code == 0
+    for role in DICTIONARIES:
+        assert len(list((tmp_path / "handed_in" / role / "dictionaries").iterdir())) == 2
     census = deployment.home("census")
     visit = ("--on-site", census, "--openings", census / "openings")
-    replay = ("audit", "replay", handed_in, "--home", deployment.home("auditor"), "--json", *visit)
-    for visited in (run_here(*replay), redefined("reordered", *replay)):
-        assert (visited.result["verified"], visited.result["problems"]) == (True, [])
-        assert not any("exact count" in sentence for sentence in visited.result["not_checked"])
-
-
-def test_relink_of_a_load_of_another_dictionary_is_refused(deployment: Deployment) -> None:
-    """Before a key is made: what is loaded is not copied under a dictionary that it was never read under."""
-    for role in SERVING:
-        file = deployment.home(role) / "keys" / "linkage.key"
-        held, log = file.read_bytes(), deployment.events(role)
-        audited = ("--audited",) if role == "census" else ()
-        outcome = redefined(
-            "put_in_front", role, "relink", "--home", deployment.home(role), "--new-key", "--json", *audited
-        )
-        assert (outcome.code, outcome.error["code"]) == (4, "DICTIONARY_CHANGED")
-        assert (file.read_bytes(), deployment.events(role)) == (held, log)
+    visited = run_here(
+        "audit", "replay", tmp_path / "handed_in", "--home", deployment.home("auditor"), "--json", *visit
+    )
+    assert (visited.result["verified"], visited.result["problems"]) == (True, [])
+    assert not any("exact count" in sentence for sentence in visited.result["not_checked"])
 
 
 def kept(deployment: Deployment) -> int:

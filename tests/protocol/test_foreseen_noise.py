@@ -25,6 +25,7 @@ from broker_common.audit.log_export import ExportFolder, export_log
 from broker_common.audit.openings import OpenedOnSite
 from broker_common.audit.report import report_json, report_text
 from broker_common.crypto.sealing import OpeningKey
+from broker_common.storage.dictionaries import Dictionaries
 from census_node.release.oversight import Oversight
 from researcher_node.answers import Answers
 
@@ -61,8 +62,18 @@ def audited(pair: Pair, answers: Answers, key: OpeningKey) -> tuple[dict[str, ob
     )
     (home / "config.toml").write_text(f'role = "auditor"\nhealth = "{HEALTH.organisation}"\n')
     handed_in = {role: world.directory / "handed in" / role for role in ("health", "census")}
-    export_log(pair.node.journal, ExportFolder(handed_in["health"]), lambda _done, _total: None)
-    export_log(world.census.journal, ExportFolder(handed_in["census"]), lambda _done, _total: None)
+    export_log(
+        pair.node.journal,
+        Dictionaries(world.health_folder),
+        ExportFolder(handed_in["health"]),
+        lambda _done, _total: None,
+    )
+    export_log(
+        world.census.journal,
+        Dictionaries(world.census_folder),
+        ExportFolder(handed_in["census"]),
+        lambda _done, _total: None,
+    )
     kept = [
         ReceiptFile.of(one.query, one.state, one.signed_quote, one.signed_ticket, one.signed_receipt)
         for one in answers.receipts()

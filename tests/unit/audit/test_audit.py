@@ -396,7 +396,7 @@ def test_a_log_that_nobody_cosigned_says_so(home: AuditorHome) -> None:
         history.write_health(event)
     audited = replayed(history.exports(), home)
     assert codes(audited) == []
-    assert audited.findings.pending["ENTRIES", "census"] == 4
+    assert audited.findings.pending["ENTRIES", "census"] == 5
     assert sum("cosigned was handed in" in text for text in audited.findings.not_checked) == 2
 
 
@@ -799,7 +799,7 @@ def test_problems_are_bounded_and_printable() -> None:
 def test_the_first_line_names_the_first_problem(home: AuditorHome) -> None:
     """Who reads one line reads the verdict, the code and the place."""
     text = report_text(replayed(DAMAGES["charge_too_small"].make(), home))
-    assert text.splitlines()[0] == "NOT VERIFIED: 1 problem; the first is CHARGE_WRONG in census log, entry 11."
+    assert text.splitlines()[0] == "NOT VERIFIED: 1 problem; the first is CHARGE_WRONG in census log, entry 12."
 
 
 # --- the report for a commissioner -------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from fakes.clock import FakeClock
 from fakes.history import auditor
 from sqlite_utils import Database
 
+from broker_common.audit.dictionaries import is_dictionary
 from broker_common.audit.documents import OpenedCriteria, ReceiptFile, parse_criteria_file, parse_receipt_file
 from broker_common.audit.findings import Findings
 from broker_common.audit.handed_in import FolderPart, UnreadableError
@@ -21,6 +22,8 @@ from broker_common.audit.log_audit import LogAudit
 from broker_common.audit.log_export import ExportFolder, ExportReport, export_log
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
+from broker_common.query.dictionary_document import dictionary_document
+from broker_common.storage.dictionaries import Dictionaries
 from broker_common.storage.journal import Journal
 from broker_common.storage.witnessing import CosignedNote, CosignedNotes
 from broker_common.tlog.census_state import CensusState
@@ -48,6 +51,7 @@ def journal(tmp_path: Path) -> Iterator[Journal[CensusState]]:
     with made.transaction() as transaction:
         for event in (*logs.beginning()[1:], logs.adopted(), logs.loaded()):
             transaction.append(event)
+    Dictionaries(tmp_path).keep(dictionary_document(logs.DICTIONARY))
     yield made
     made.close()
 
@@ -62,7 +66,7 @@ def grow(journal: Journal[CensusState], entries: int) -> None:
 
 def export(journal: Journal[CensusState], to: Path) -> ExportReport:
     """One export."""
-    return export_log(journal, ExportFolder(to), lambda _done, _total: None)
+    return export_log(journal, Dictionaries(journal._path.parent), ExportFolder(to), lambda _done, _total: None)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -80,7 +84,7 @@ def problems(folder: Path, tmp_path: Path) -> list[str]:
     home = AuditorHome(auditor(tmp_path / f"auditor-{len(list(tmp_path.iterdir()))}"))
     findings = Findings()
     audit = LogAudit("census", FolderPart(folder), logs.census_state(), home.trust(), findings)
-    audit.read(lambda _: lambda _done, _total: None)
+    audit.read(lambda _: lambda _done, _total: None, others=is_dictionary)
     audit.verify_signed(home)
     audit.close()
     return [problem.code for problem in findings.problems]
@@ -94,7 +98,8 @@ def test_an_export_holds_the_log_and_nothing_else(journal: Journal[CensusState],
     grow(journal, 600)
     to = tmp_path / "a" / "b" / "census"
     report = export(journal, to)
-    assert set(files(to)) == {CHECKPOINT_PATH, *tile_paths(report.size)}
+    document = f"dictionaries/{logs.dictionary_adopted().document}.json"
+    assert set(files(to)) == {CHECKPOINT_PATH, document, *tile_paths(report.size)}
     assert report.written == len(files(to))
     assert parse_checkpoint((to / CHECKPOINT_PATH).read_text()).size == report.size == journal.state.size
     assert problems(to, tmp_path) == []

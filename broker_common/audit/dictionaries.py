@@ -1,0 +1,53 @@
+"""The dictionaries that an agency has adopted, as they are handed in: every one that its log names, and no other.
+
+A document is the one whose hash the log has; that its version and meaning are those that the agency signed is checked here, its
+signature with the log.
+"""
+
+from __future__ import annotations
+
+import re
+
+from broker_common.audit.findings import Findings
+from broker_common.audit.handed_in import Part, UnreadableError
+from broker_common.query.dictionary_document import (
+    MAX_DOCUMENT_BYTES,
+    Adoption,
+    adoption_of,
+    parse_dictionary_document,
+)
+from broker_common.tlog.replay import Adoptions
+
+_NAME = re.compile(r"dictionaries/([0-9a-f]{64})\.json")
+
+
+def file_of(document: str) -> str:
+    """Where the document of this hash stands in an export."""
+    return f"dictionaries/{document}.json"
+
+
+def is_dictionary(name: str) -> bool:
+    """Whether a file stands where documents of dictionaries do."""
+    return _NAME.fullmatch(name) is not None
+
+
+def check_dictionaries(role: str, part: Part, adoptions: Adoptions, is_complete: bool, findings: Findings) -> None:
+    """Check every file against the adoption that names it; `is_complete`: the log holds no other adoptions."""
+    handed_in = {match[1]: name for name, is_file in part.names() if is_file and (match := _NAME.fullmatch(name))}
+    for document, (entry, event) in adoptions.items():
+        if document not in handed_in:
+            findings.problem("FILE_MISSING", role, entry, file_of(document))
+            continue
+        try:
+            data = part.read(handed_in[document], MAX_DOCUMENT_BYTES)
+            said = adoption_of(parse_dictionary_document(data), data)
+        except UnreadableError as error:
+            findings.problem(error.code, role, entry, error.name)
+        except ValueError as error:
+            findings.problem("DICTIONARY_DIFFERS", role, entry, str(error))
+        else:
+            if said != Adoption(version=event.version, dictionary=event.dictionary, document=event.document):
+                findings.problem("DICTIONARY_DIFFERS", role, entry, file_of(document))
+    for document, name in handed_in.items():
+        if is_complete and document not in adoptions:
+            findings.problem("UNKNOWN_FILE", role, None, name)
