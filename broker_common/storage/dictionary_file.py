@@ -52,6 +52,7 @@ from broker_common.query.dictionary import (
 )
 from broker_common.storage.code_lists import made_code, read_code_list, read_text, verify_codes, wrong_at
 from broker_common.storage.durable import SHARED_FILE, replace_file
+from broker_common.storage.toml_places import Places
 from broker_common.values import Linkage
 
 FILE_NAME: Final = "dictionary.toml"
@@ -71,7 +72,6 @@ _ASKED_OF_KEYS = ("not_asked", "one_in", "design_effect")
 _CODE_KEYS = ("value", "label", "label_fr", "under")
 _TYPES = {kind.name.lower(): kind for kind in ColumnType}
 _CODE_LIST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\.csv")
-_HEADER = re.compile(r"\s*\[{1,2}\s*([^\]]*?)\s*\]")
 _PLACE = re.compile(r" \(at (?:line ([0-9]+), column [0-9]+|end of document)\)")
 KINDS: Mapping[type, str] = {
     str: "a text",
@@ -349,38 +349,13 @@ class _Reader:
         label_fr = table.text("label_fr", needed=False)
         return made_code(table.text("value"), table.text("label"), label_fr, under, line, self.wrong)
 
-    def line_of(self, place: Sequence[str], key: str) -> int:
-        """The line where a table says this key, or else where the table, or the one around it, begins; 0 if none is found."""
-        while place:
-            begins = self._headers.get(tuple(place), 0)
-            if begins:
-                return self._line_of_key(begins, key) or begins
-            place, key = place[:-1], place[-1]
-        return self._line_of_key(0, key)
-
-    def _line_of_key(self, after: int, key: str) -> int:
-        assigned = re.compile(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[.=]")
-        for number, line in enumerate(self._lines[after:], after + 1):
-            if _header(line):
-                break
-            if key and assigned.match(line):
-                return number
-        return 0
+    def line_of(self, place: tuple[str, ...], key: str) -> int:
+        """The line where a table says this key, or else where the table, or the one around it, begins."""
+        return self._places.of((*place, key)).line
 
     @functools.cached_property
-    def _lines(self) -> Sequence[str]:
-        return self._text.splitlines()
-
-    @functools.cached_property
-    def _headers(self) -> Mapping[tuple[str, ...], int]:
-        """The line where each table's header stands."""
-        return {place: number for number, line in enumerate(self._lines, 1) if (place := _header(line))}
-
-
-def _header(line: str) -> tuple[str, ...]:
-    """The table that a line begins; empty if it begins none."""
-    found = _HEADER.fullmatch(line.partition("#")[0].rstrip())
-    return tuple(part.strip().strip("\"'") for part in found[1].split(".")) if found else ()
+    def _places(self) -> Places:
+        return Places(self._text)
 
 
 _LINKAGES: Mapping[str, Linkage] = {linkage: linkage for linkage in get_args(Linkage)}

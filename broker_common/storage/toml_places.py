@@ -13,6 +13,11 @@ _HEADER = re.compile(r"\s*\[\[?(?P<name>[^\[\]]+)\]\]?\s*(#.*)?")
 # The name before the equals sign; one in quotes may hold an equals sign itself.
 _KEY = re.compile(r"""\s*(?P<name>(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*'|[ \t.])+?)\s*=""")
 
+# What a value's end depends on: texts and comments whole, brackets, and ends of lines.
+_SIGN = re.compile(
+    r'''"""(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|#[^\n]*|[\[\]{}\n]''', re.DOTALL
+)
+
 
 class Spot(NamedTuple):
     """A place in a text, counted from 1."""
@@ -29,7 +34,7 @@ class Places:
 
     def __init__(self, text: str) -> None:
         self._spots: dict[Path, Spot] = {}
-        for path, spot in _keys(text.splitlines()):
+        for path, spot in _keys(text):
             self._spots.setdefault(path, spot)
 
     def of(self, path: Path) -> Spot:
@@ -39,19 +44,22 @@ class Places:
         return self._spots.get(path, Spot(1, 1))
 
 
-def _keys(lines: list[str]) -> Iterator[tuple[Path, Spot]]:
+def _keys(text: str) -> Iterator[tuple[Path, Spot]]:
     header: Path = ()
-    at = 0
-    while at < len(lines):
-        line = lines[at]
+    at, number = 0, 1
+    while at < len(text):
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        line = text[at:end].removesuffix("\r")
         if found := _HEADER.fullmatch(line):
             header = _path(found["name"])
-            yield header, Spot(at + 1, line.index("[") + 1)
+            yield header, Spot(number, line.index("[") + 1)
         elif found := _KEY.match(line):
             # A header that only others are named below has no line of its own.
-            yield (*header, *_path(found["name"])), Spot(at + 1, found.start("name") + 1)
-            at = _end_of_value(lines, at)
-        at += 1
+            yield (*header, *_path(found["name"])), Spot(number, found.start("name") + 1)
+            end = _end_of_value(text, at + found.end())
+        number += text.count("\n", at, end + 1)
+        at = end + 1
 
 
 def _path(name: str) -> Path:
@@ -64,12 +72,12 @@ def _path(name: str) -> Path:
     return tuple(parts)
 
 
-def _end_of_value(lines: list[str], begin: int) -> int:
-    """The last line of the value that begins in this one: the first with which it can be read."""
-    for end in range(begin, len(lines)):
-        try:
-            tomllib.loads("\n".join(lines[begin : end + 1]))
-        except tomllib.TOMLDecodeError:
-            continue
-        return end
-    return begin
+def _end_of_value(text: str, begin: int) -> int:
+    """The end of the line that the value which begins here ends in."""
+    depth = 0
+    for token in _SIGN.finditer(text, begin):
+        sign = token[0][0]
+        depth += (sign in "[{") - (sign in "]}")
+        if sign == "\n" and not depth:
+            return token.start()
+    return len(text)

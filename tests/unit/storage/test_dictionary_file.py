@@ -151,7 +151,7 @@ MISTAKES = {
     "unknown form of ids": ('"text"', '"txt"', 3, "'id_form' cannot be 'txt'", "text"),
     "unknown linkage": ('"household"', '"houshold"', 4, "'linkage' cannot be 'houshold'", "household"),
     "no type": ('type = "date"\n', "", 32, "There is no 'type'", ""),
-    "no columns": (WHOLE[WHOLE.index("[columns.age]") :], "", 0, "There is no 'columns'", ""),
+    "no columns": (WHOLE[WHOLE.index("[columns.age]") :], "", 1, "There is no 'columns'", ""),
     "no bounds": ("maximum = 130\n", "", 6, "There is no 'maximum'", ""),
     "bounds that no load can store": ("maximum = 130", "maximum = 3000000000", 11, "'maximum' is not a number from", ""),
     "bounds the wrong way round": ("minimum = -1", "minimum = 131", 6, "'age' has a minimum above", ""),

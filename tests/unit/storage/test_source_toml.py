@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -182,3 +183,15 @@ f.g = [
     assert tuple(places.of(("j", "k.l", "n", "o"))) == (11, 3)
     for path in [("d",), ("e",), ("h",), ("i",), ("m",)]:
         assert tuple(places.of(path)) == (1, 1)
+
+
+@pytest.mark.parametrize("lines", [1, 20_000])
+def test_places_are_found_behind_a_value_of_many_lines(lines: int) -> None:
+    """A list that fills the file is walked once, as a spreadsheet ends its lines, with signs of TOML in texts and remarks."""
+    value = "".join(f'  {{ a = \'[{number}\', b = "\\"" }}, # ]\r\n' for number in range(lines))
+    text = f'codes = [\r\n{value}]\r\n\r\nlast = """a\r\nb = 1""""\r\n[table]\r\nkey = 1'
+    assert tomllib.loads(text)["last"] == 'a\nb = 1"'
+    places = Places(text)
+    assert [tuple(places.of(path)) for path in [("codes",), ("last",), ("b",), ("table",), ("table", "key")]] == [
+        *((1, 1), (lines + 4, 1), (1, 1), (lines + 6, 1), (lines + 7, 1)),
+    ]
