@@ -210,7 +210,7 @@ class PeopleStore:
         """`threads` work on one cohort.
 
         Raises:
-            RefusedError: NOTHING_LOADED, there is no file; DICTIONARY_CHANGED.
+            RefusedError: NOTHING_LOADED, there is no file.
             InvalidRequestError: DICTIONARY_UNUSABLE.
             InternalError: INTEGRITY.
         """
@@ -337,18 +337,13 @@ class PeopleStore:
 def read_figures(path: Path, dictionary: Dictionary) -> Figures:
     """What the store at `path` says of its size: nothing else of it is read.
 
-    One of another dictionary says it too, but for its tables; only whether it has the length that follows is not known then.
-
     Raises:
         RefusedError: NOTHING_LOADED.
         InternalError: INTEGRITY.
     """
     with _reading(path), path.open("rb") as file:
         header, size = file.read(_header_bytes(dictionary)), path.stat().st_size
-    try:
-        return _Layout.read(header, size, dictionary).figures
-    except RefusedError:
-        return _figures_in(header, ())
+    return _Layout.read(header, size, dictionary).figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,7 +423,7 @@ class _Layout:
         if file_size < _FIXED_BYTES + HASH_BYTES or not header.startswith((_MAGIC, _MAGIC_BEFORE_TABLES)):
             raise _damaged()
         if header[_FIXED_BYTES - HASH_BYTES : _FIXED_BYTES] != dictionary.hash:
-            raise RefusedError("DICTIONARY_CHANGED", role="health")
+            raise InternalError("INTEGRITY", problem="the people store is of another dictionary than the log says")
         layout = cls.of(_figures_in(header, [shape.name for shape in shapes_of(dictionary)]), dictionary)
         if layout.end + HASH_BYTES != file_size or not layout.figures.fit:
             raise _damaged()

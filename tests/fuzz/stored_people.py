@@ -19,8 +19,8 @@ from health_node.people_store import People, PeopleStore, build_people_store, re
 
 __all__ = ["REFUSED", "build_store", "read_store"]
 
-# Damage, or a store that names another dictionary.
-REFUSED = ("INTEGRITY", "DICTIONARY_CHANGED")
+# Damage, a store of another dictionary among it.
+REFUSED = ("INTEGRITY",)
 _PEOPLE = 50
 
 

@@ -206,8 +206,9 @@ def test_people_are_counted_without_being_read(path: Path) -> None:
     assert read_figures(path, DICTIONARY) == Figures(people=1000, places=2000)
     with pytest.raises(RefusedError, match="NOTHING_LOADED"):
         read_figures(path.with_name("none.people"), DICTIONARY)
-    # Also where the numbers of its columns could not be read.
-    assert read_figures(path, HEALTH_DICTIONARY) == Figures(1000, 2000)
+    # Not where the numbers of its columns could not be read.
+    with pytest.raises(InternalError, match="INTEGRITY"):
+        read_figures(path, HEALTH_DICTIONARY)
 
 
 def test_nobody_can_be_stored(tmp_path: Path) -> None:
@@ -229,17 +230,17 @@ def test_missing_store_says_that_nothing_is_loaded(tmp_path: Path) -> None:
 def test_store_of_another_dictionary_is_not_served(path: Path) -> None:
     """A changed code list would give old numbers new meanings."""
     sex = Column(name="sex", type=ColumnType.CODE, description="Sex.", codes=(Code("m", "M"), Code("f", "F")))
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(InternalError) as caught:
         PeopleStore(path, Dictionary((DICTIONARY.column("age"), sex)))
-    assert caught.value.code == "DICTIONARY_CHANGED"
+    assert caught.value.code == "INTEGRITY"
 
 
 def test_store_of_other_limits_is_not_served(path: Path) -> None:
     """Numbers are kept as their distance from the least one that is admitted."""
     age = Column(name="age", type=ColumnType.INTEGER, description="Age.", minimum=-1, maximum=129)
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(InternalError) as caught:
         PeopleStore(path, Dictionary((age, DICTIONARY.column("sex"))))
-    assert caught.value.code == "DICTIONARY_CHANGED"
+    assert caught.value.code == "INTEGRITY"
 
 
 def test_new_labels_do_not_void_a_store(path: Path) -> None:

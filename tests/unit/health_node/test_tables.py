@@ -193,11 +193,10 @@ def test_rows_are_put_in_another_order_in_pieces(tmp_path: Path, monkeypatch: py
 
 
 def test_a_store_says_how_large_its_tables_are(tmp_path: Path) -> None:
-    """What the status command shows, without reading them; of another dictionary only how many people there are."""
+    """What the status command shows, without reading them."""
     build_people_store(tmp_path / "s", people(SPREADS["evenly"], np.zeros(ROWS, np.int64)), SMALL, places=2000)
     extent = Extent(ROWS, DECLARED)
     assert read_figures(tmp_path / "s", SMALL) == Figures(SIZE, 2000, {"diagnosis": extent, "stay": extent})
-    assert read_figures(tmp_path / "s", DICTIONARY) == Figures(SIZE, 2000, {})
     with PeopleStore(tmp_path / "s", SMALL) as store:
         assert store.declared == Declared(2000, {"diagnosis": DECLARED, "stay": DECLARED})
         assert (store.declared.people, store.declared.events) == (2000, 2 * DECLARED)
