@@ -1,10 +1,11 @@
 """A query against a database as a source: DuckDB files, PostgreSQL, and any other that has a driver of Python's DB-API.
 
-The query runs in a transaction that cannot write, and is given out in batches: memory depends on a batch, not on the
-result. Its rows are ordered by all of their columns, so that a row has the same number at every load, whatever order
-the database finds them in. What a value is, is decided by its type: text, a whole number or a date where the dictionary
-has one, a list of texts for several values. Drivers quote values in their errors, so nobody is told what they say,
-except of a query that names what is not there: that is said before a row is read.
+Rows are given out in batches. DuckDB and PostgreSQL cannot write meanwhile, show one state, and hold the rest of the
+result themselves, so that memory depends on a batch; another driver does as it does. A query's rows are ordered by all
+of their columns, so that a row has the same number at every load, whatever order the database finds them in. What a
+value is, is decided by its type: text, a whole number or a date where the dictionary has one, a list of texts for
+several values. Drivers quote values in their errors, so nobody is told what they say, except of a query that names what
+is not there: that is said before a row is read.
 """
 
 from __future__ import annotations

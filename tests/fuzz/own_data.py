@@ -79,7 +79,9 @@ def _parse_rows(data: bytes) -> None:
         for chunk in plan.people(DICTIONARY.columns).chunks(rejected):
             require(set(chunk.columns) == set(PUBLISHED), "the columns are the published ones")
             for column in DICTIONARY.columns:
-                codes = {code for text in chunk.columns[column.name] for code in text.split(";")}
+                rows = zip(chunk.columns["health_card"], chunk.columns[column.name], strict=True)
+                # Of a row without an id nothing is loaded.
+                codes = {code for card, text in rows if card for code in text.split(";")}
                 require(not column.codes or codes <= {"", *column.values}, "the codes are published ones")
     finally:
         path.unlink()
