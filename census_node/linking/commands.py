@@ -65,9 +65,10 @@ def link(
         from census_node.linking.linking import PEOPLE_FILE, REPORT_FILE, REVIEW_FILE, Linking  # noqa: PLC0415
         from census_node.linking.report import report_text  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        if error.name not in _LIBRARIES:
+        package = (error.name or "").partition(".")[0]
+        if package not in _LIBRARIES:
             raise
-        raise InvalidRequestError("LINKING_NOT_INSTALLED", package=error.name or "") from error
+        raise InvalidRequestError("LINKING_NOT_INSTALLED", package=package) from error
     report = Linking(census, register, folder, settings, decisions).run(Progress(texts.LINKING))
     files = {
         "people": str(folder / PEOPLE_FILE),
