@@ -29,11 +29,10 @@ ASKED: tuple[tuple[str, Callable[[dict[str, str]], bool], int], ...] = (
 _ADDRESS = re.compile(r"(\d+) (\w+) .*?([A-Z]\d[A-Z] ?\d[A-Z]\d)")
 
 
-@pytest.fixture(scope="module")
-def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """A deployment by address that serves."""
-    folder = tmp_path_factory.mktemp("households") / "d"
-    made = make(folder, "--linkage", "household", population=3000, accounting="per_person")
+@pytest.fixture
+def deployment(tmp_path: Path) -> Iterator[Deployment]:
+    """A deployment by address that serves; of its own for each test, since charges and policies stay."""
+    made = make(tmp_path / "d", "--linkage", "household", population=3000, accounting="per_person")
     with made.nodes():
         yield made
 
