@@ -32,7 +32,7 @@ SEVERAL_CARDS = (
     "there are cards of several {role} agencies in trust/, and config.toml does not say whose log is audited"
 )
 HAND_OVER_CARD = (
-    "Put the card of the {role} agency that is audited there, as it handed it over, and compare fingerprints. Which of "
+    "Register the card of the {role} agency that is audited with 'tripartite auditor register', and compare fingerprints. Which of "
     "several health agencies it is, 'health' in config.toml says."
 )
 # --- progress ------------------------------------------------------------------------------------------------------

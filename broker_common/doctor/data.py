@@ -22,6 +22,7 @@ from broker_common.storage.source_toml import PEOPLE_TABLE, OwnFiles, OwnTable
 
 # Of what is declared: beyond it the next load may not fit.
 _LITTLE_ROOM = 0.95
+_LOAD = {"census": "tripartite census load", "health": "tripartite health load"}
 # Where a home says, or has, what its next load reads.
 _SOURCES = ("source.toml", "people.csv")
 
@@ -40,7 +41,7 @@ class Room:
 def declared_findings(role: str, rooms: Sequence[Room]) -> Iterator[Finding]:
     """Whether the load in force leaves room below what is declared; without any room nothing is loaded."""
     if not rooms:
-        remedy = phrase(texts.NOTHING_LOADED_REMEDY, command=f"tripartite {role} load")
+        remedy = phrase(texts.NOTHING_LOADED_REMEDY, command=_LOAD[role])
         yield warning("declared", texts.NOTHING_LOADED, remedy)
     for room in rooms:
         shown = {"setting": room.setting, "rows": room.rows, "declared": room.declared, "then": room.declared_then}
@@ -81,7 +82,7 @@ def dictionary_findings(opened: AgencyHome[Any], journal: Journal[Any]) -> Itera
     is_next = in_force not in {"", newest.dictionary}
     if is_next:
         shown = phrase(texts.DICTIONARY_NEXT, version=newest.version)
-        yield warning("dictionary", shown, phrase(texts.DICTIONARY_NEXT_REMEDY, command=f"tripartite {role} load"))
+        yield warning("dictionary", shown, phrase(texts.DICTIONARY_NEXT_REMEDY, command=_LOAD[role]))
     if not is_other and not is_next:
         yield ok("dictionary", phrase(texts.DICTIONARY_GOOD, version=newest.version))
 
@@ -103,7 +104,7 @@ def source_findings(opened: AgencyHome[Any], ids: Callable[[Dictionary], Collect
     for name in sources.keys() - unasked:
         next(iter(sources[name].chunks(RejectedRows())), None)
     if unasked:
-        command = " ".join(("tripartite", opened.home.role, "load --check --home", str(home)))
+        command = f"{_LOAD[opened.home.role]} --check --home {home}"
         yield ok("source", phrase(texts.SOURCE_UNASKED, tables=", ".join(sorted(unasked)), command=command))
     else:
         yield ok("source", texts.SOURCE)
