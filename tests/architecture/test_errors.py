@@ -50,6 +50,7 @@ DETAILS = frozenset(
             "number",
             "scale",
             # Of dictionaries, which are published.
+            "changes",
             "version",
             "newest",
             "scales",

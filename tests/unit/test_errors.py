@@ -34,6 +34,14 @@ FAMILIES: dict[type[BrokerError], ExitCode] = {
 }
 
 
+# Details that are whole sentences.
+SENTENCES = {
+    ("STUDY_INVALID", "{problem}"),
+    ("DICTIONARY_INVALID", "{problem}"),
+    ("DICTIONARY_CHANGED", "{changes}"),
+}
+
+
 def placeholders(text: str) -> set[str]:
     """The details that a sentence uses."""
     return {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
@@ -45,8 +53,8 @@ def test_every_reason_is_complete(code: str) -> None:
     reason = REASONS[code]
     assert re.fullmatch(r"[A-Z]+(_[A-Z]+)*", code)
     assert reason.family.exit_code == FAMILIES[reason.family]
-    # What is wrong with such a file is whole sentences, after the place where it stands.
-    assert reason.text.endswith(": {problem}" if code in {"STUDY_INVALID", "DICTIONARY_INVALID"} else ".")
+    # What stands behind a colon is whole sentences.
+    assert reason.text.endswith(".") or (code, reason.text.rpartition(": ")[2]) in SENTENCES
     assert reason.hint
     assert all(re.fullmatch(r"[a-z_0-9]+", name) for name in placeholders(reason.text) | placeholders(reason.hint))
 
