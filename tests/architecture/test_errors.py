@@ -51,6 +51,7 @@ DETAILS = frozenset(
             "scale",
             # Of dictionaries, which are published.
             "version",
+            "changes",
             "newest",
             "scales",
             "terms",
