@@ -531,8 +531,8 @@ REASONS: Mapping[str, Reason] = {
     ),
     "DICTIONARY_CHANGED": Reason(
         RefusedError,
-        "The question was written with another dictionary of the {role} agency than the one in force: {changes}",
-        "Nothing was charged. Ask again: the dictionary in force is fetched by itself.",
+        "The question was written with another dictionary of the {role} agency than the one in force.",
+        "{changes} Nothing was charged. Ask again: the dictionary in force is fetched by itself.",
     ),
     "LOADING": Reason(RefusedError, "Another load is under way in this home.", "Wait for it to end, then try again."),
     "POLICY_TOO_NARROW": Reason(

@@ -33,6 +33,7 @@ from broker_common.errors import (
     RefusedError,
     error_for,
 )
+from broker_common.language import phrase
 from broker_common.privacy.delays import too_short
 from broker_common.privacy.policy import Policy
 from broker_common.query.canonical import canonical_bytes
@@ -405,7 +406,10 @@ def _refused(ticket_hash: str, code: str, signed: sample_pb2.SignedRefusal) -> R
 def _verify_not_refused(known: AcceptedTicket, ticket: VerifiedTicket) -> None:
     """A ticket that the census node refused is refused again, with the same code; of the details only the scale is known."""
     if known.refused:
-        raise error_for(known.refused, {"scale": str(ticket.body.scale)})
+        details = {"scale": str(ticket.body.scale)}
+        if known.refused == "DICTIONARY_CHANGED":
+            details |= {"role": "census", "changes": phrase("Columns or codes have changed.")}
+        raise error_for(known.refused, details)
 
 
 def verify_fits(policy: Policy, declared: Declared) -> None:

@@ -21,7 +21,6 @@ from broker_common.storage.loads import StoreStateT
 from broker_common.tlog.entries import DictionaryAdopted
 from broker_common.tlog.replay import FORMAT_VERSION, StoreState
 
-UNKNOWN_BEFORE = "the agency does not know the one that it was written with."
 # Of all changes together, in the words of one error.
 _MOST_TOLD_CHARACTERS = 400
 
@@ -90,7 +89,7 @@ class Dictionaries:
     def changes(self, state: StoreState, before: str, now: str) -> str:
         """What is otherwise under the second of two meanings, by their hashes, in so many words as an error has room for."""
         if before not in state.adopted_dictionaries:
-            return phrase(UNKNOWN_BEFORE)
+            return phrase("The agency does not know the one that it was written with.")
         found = changes(self.adopted(state, before), self.adopted(state, now))
         sentences = [change.sentence for change in found if change.needs_load]
         told: list[str] = []

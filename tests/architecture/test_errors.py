@@ -52,6 +52,7 @@ DETAILS = frozenset(
             # Of dictionaries, which are published.
             "changes",
             "version",
+            "changes",
             "newest",
             "scales",
             "terms",

@@ -112,10 +112,12 @@ def test_a_code_that_is_gone_is_refused_at_the_load_by_line(deployment: Deployme
         return replace(dictionary, columns=(replace(first, codes=left), *others))
 
     adopt(deployment, "census", without_french)
-    refused = run_here("census", "load", "--home", deployment.home("census"), "--json")
-    assert refused.error["code"] == "LOAD_REFUSED"
+    words = ("census", "load", "--home", deployment.home("census"), "--json")
+    assert run_here(*words, "--max-rejected", "0").error["code"] == "LOAD_REFUSED"
     with serving(deployment):
         verify_french(deployment)
+    rejections = run_here(*words).result["rejections"]
+    assert {each["reason"] for each in rejections} == {"mother_tongue holds a code that is not published"}
 
 
 def test_an_audit_on_site_accuses_nobody(deployment: Deployment, tmp_path: Path) -> None:
