@@ -26,8 +26,6 @@ EXEMPT = {
     "broker_common.storage.creation:verify_empty": "looks into a folder",
     "broker_common.storage.creation:verify_identifier": "a pattern, with its bad names beside it",
     "broker_common.storage.creation:verify_origin": "a pattern, with its bad names beside it",
-    "broker_common.query.dictionary_document:parse_dictionary_document": "reads a document whose hash a signed word names; damaged ones are in the exports of `fakes.damages`",
-    "broker_common.rpc.dictionaries:adoption_from_wire": "reads nothing before the signature of an agency's identity key holds",
     "broker_common.query.ticket:VerifiedTicket.verify_dictionary": "compares two hashes",
     "broker_common.storage.agency:AgencyHome.verify_dictionary": "takes a dictionary that was read",
     "census_node.opening:CensusHome.verify_dictionary": "takes a dictionary that was read",
