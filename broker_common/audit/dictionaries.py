@@ -10,6 +10,7 @@ import re
 
 from broker_common.audit.findings import Findings
 from broker_common.audit.handed_in import Part, UnreadableError
+from broker_common.crypto.commitments import hash_bytes
 from broker_common.query.dictionary_document import (
     MAX_DOCUMENT_BYTES,
     Adoption,
@@ -40,6 +41,8 @@ def check_dictionaries(role: str, part: Part, adoptions: Adoptions, is_complete:
             continue
         try:
             data = part.read(handed_in[document], MAX_DOCUMENT_BYTES)
+            if hash_bytes(data).hex() != document:
+                raise ValueError("it is another one")
             said = adoption_of(parse_dictionary_document(data), data)
         except UnreadableError as error:
             findings.problem(error.code, role, entry, error.name)
