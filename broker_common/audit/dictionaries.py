@@ -41,9 +41,7 @@ def check_dictionaries(role: str, part: Part, adoptions: Adoptions, is_complete:
             continue
         try:
             data = part.read(handed_in[document], MAX_DOCUMENT_BYTES)
-            if hash_bytes(data).hex() != document:
-                raise ValueError("it is another one")
-            said = adoption_of(parse_dictionary_document(data), data)
+            said = _adoption_in(data, document)
         except UnreadableError as error:
             findings.problem(error.code, role, entry, error.name)
         except ValueError as error:
@@ -54,3 +52,10 @@ def check_dictionaries(role: str, part: Part, adoptions: Adoptions, is_complete:
     for document, name in handed_in.items():
         if is_complete and document not in adoptions:
             findings.problem("UNKNOWN_FILE", role, None, name)
+
+
+def _adoption_in(data: bytes, document: str) -> Adoption:
+    """What a document of this hash says; nothing of another one is read."""
+    if hash_bytes(data).hex() != document:
+        raise ValueError("it is another one")
+    return adoption_of(parse_dictionary_document(data), data)

@@ -31,8 +31,6 @@ EXEMPT = {
     "census_node.opening:CensusHome.verify_dictionary": "takes a dictionary that was read",
     "health_node.opening:HealthHome.verify_dictionary": "takes a dictionary that was read",
     "census_node.registry.loading:verify_variables": "takes a dictionary that was read",
-    "broker_common.query.dictionary_document:parse_dictionary_document": "reads no document before its hash is the one that a log, or a signed word, names",
-    "broker_common.rpc.dictionaries:adoption_from_wire": "reads nothing before the signature of an agency's identity key holds",
     "broker_common.monitoring:read_figures": "a file of the node's own; what cannot be read counts as silence",
     "broker_common.rpc.callers:verify_role": "takes an identity and the name of an RPC",
     "broker_common.storage.source:RowKind.verify_count": "takes a number",
