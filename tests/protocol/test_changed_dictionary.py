@@ -12,7 +12,7 @@ from fakes.registries import write_registry
 from fakes.world import RELEASE, RESEARCHER, World, make_policy
 from tripartite.v1 import ticket_pb2
 
-from broker_common.errors import InternalError, InvalidRequestError
+from broker_common.errors import InternalError, InvalidRequestError, RefusedError
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.dictionary_document import parse_dictionary_document
 from broker_common.query.question import Cell, Question
@@ -141,6 +141,38 @@ def test_mended_labels_do_not_stop_the_health_node(world: World) -> None:
     world.adopt_health_dictionary(node, relabelled(HEALTH_DICTIONARY))
     accepted = node.accept(order.submission, node.verify(order.submission, RESEARCHER, world.policy))
     assert node.sample(accepted).size > 0
+
+
+# --- a ticket of the dictionary before -------------------------------------------------------------------------------
+
+
+@EVERY_CHANGE
+@pytest.mark.parametrize("role", ["census", "health"])
+def test_a_question_of_the_dictionary_before_is_refused_with_what_changed(
+    world: World, change: Change, role: str
+) -> None:
+    """Its ticket is at its end, uncharged; the next one is good."""
+    node, order = world.open_health(), world.order()
+    if role == "census":
+        world.adopt_census_dictionary(next_version(CENSUS_DICTIONARY, change))
+        world.load_census()
+    else:
+        world.adopt_health_dictionary(node, next_version(HEALTH_DICTIONARY, change))
+        world.load_health(len(world.people))
+
+    def hand_in() -> None:
+        if role == "census":
+            world.admit(world.messages(world.sample(order)))
+        else:
+            node.verify(order.submission, RESEARCHER, world.policy)
+
+    with pytest.raises(RefusedError) as caught:
+        hand_in()
+    error = caught.value
+    assert (error.code, error.ends_ticket, error.details["role"]) == ("DICTIONARY_CHANGED", True, role)
+    assert "'mother_tongue'" in error.hint if role == "census" else "'sex'" in error.hint
+    assert len(world.charges()) == 0
+    node.verify(world.order().submission, RESEARCHER, world.policy)
 
 
 # --- what may be adopted ---------------------------------------------------------------------------------------------
