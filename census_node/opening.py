@@ -262,6 +262,7 @@ class CensusHome(AgencyHome[CensusState]):
 
     def after_rotation(self, purpose: str) -> None:
         """The policy in force is signed again by a new policy key: the one before will not be honoured for ever."""
+        super().after_rotation(purpose)
         if purpose != Purpose.POLICY.value:
             return
         newest = self.keyring.newest_signing(self.own_card(), Purpose.POLICY)

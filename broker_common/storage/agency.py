@@ -15,7 +15,7 @@ from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.monitoring import Monitor
 from broker_common.query.dictionary import Dictionary
 from broker_common.storage.clock import SteadyClock
-from broker_common.storage.dictionaries import Dictionaries, adopt_dictionary
+from broker_common.storage.dictionaries import Dictionaries, adopt_dictionary, sign_again
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
 from broker_common.storage.keyring import Keyring
@@ -230,8 +230,11 @@ class AgencyHome(ABC, Generic[StoreStateT]):
             raise InvalidRequestError("KEY_MISSING", what=purpose.value, name=purpose.value, **details) from error
 
     def after_rotation(self, purpose: str) -> None:
-        """What a new key of this purpose makes necessary."""
-        del purpose
+        """A new identity key signs the newest dictionary again: the key before will not be honoured for ever."""
+        if purpose == Purpose.IDENTITY.value:
+            newest = self.keyring.newest_signing(self.own_card(), Purpose.IDENTITY)
+            with self.journal() as journal:
+                sign_again(journal, newest)
 
     def known(self) -> list[Registration]:
         with self.journal() as journal, journal.reading() as state:

@@ -14,7 +14,12 @@ from broker_common.errors import InternalError, InvalidRequestError, RefusedErro
 from broker_common.language import joined, phrase
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.dictionary_changes import changes
-from broker_common.query.dictionary_document import adoption_of, dictionary_document, parse_dictionary_document
+from broker_common.query.dictionary_document import (
+    Adoption,
+    adoption_of,
+    dictionary_document,
+    parse_dictionary_document,
+)
 from broker_common.storage.durable import make_folder, replace_file
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import StoreStateT
@@ -166,16 +171,29 @@ def adopt_dictionary(
         if not transaction.state.may_adopt(adoption.version, adoption.dictionary):
             assert newest is not None  # noqa: S101 - the first one may have any version
             raise InvalidRequestError("DICTIONARY_OLD", version=adoption.version, newest=newest.version)
-        event = DictionaryAdopted(
-            format=FORMAT_VERSION,
-            version=adoption.version,
-            dictionary=adoption.dictionary,
-            document=adoption.document,
-            signature=identity.sign_text(adoption.statement, purpose=Purpose.DICTIONARY),
-            key_id=identity.key_id,
-        )
+        event = _signed(adoption, identity)
         transaction.append(event)
     return event
+
+
+def sign_again(journal: Journal[StoreStateT], identity: SigningKey) -> None:
+    """Have the dictionary that was adopted last signed by this key, if it is signed by another."""
+    with journal.transaction() as transaction:
+        newest = transaction.state.newest_dictionary
+        if newest is not None and newest.key_id != identity.key_id:
+            adoption = Adoption(version=newest.version, dictionary=newest.dictionary, document=newest.document)
+            transaction.append(_signed(adoption, identity))
+
+
+def _signed(adoption: Adoption, identity: SigningKey) -> DictionaryAdopted:
+    return DictionaryAdopted(
+        format=FORMAT_VERSION,
+        version=adoption.version,
+        dictionary=adoption.dictionary,
+        document=adoption.document,
+        signature=identity.sign_text(adoption.statement, purpose=Purpose.DICTIONARY),
+        key_id=identity.key_id,
+    )
 
 
 def _unreadable(name: str, problem: str) -> InternalError:

@@ -19,6 +19,7 @@ from broker_common.crypto.certificates import PeerCertificate, Role, credentials
 from broker_common.crypto.sealing import OpeningKey, SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
+from broker_common.rpc.dictionaries import adoption_from_wire, adoption_to_wire
 from broker_common.storage import keyring
 from broker_common.storage.clock import system_clock
 from broker_common.storage.home import Home
@@ -293,6 +294,22 @@ async def test_clock_that_is_ahead_at_one_start_does_not_end_the_log(deployment:
         async with running(opened(deployment, role).serve):
             pass
     assert has_private(opened(deployment, role).keyring, "log", old)
+
+
+@pytest.mark.parametrize("role", ["census", "health"])
+def test_a_new_identity_key_signs_the_dictionary_again(deployment: Path, role: Role) -> None:
+    """Or researchers would refuse the published dictionary as soon as the key before has ended."""
+    assert rotate(deployment / role, "identity", "--in", "0s", "--honour", "0s").code == 0
+    home = opened(deployment, role)
+    assert not isinstance(home, ResearcherHome)
+    with home.journal() as journal, journal.reading() as state:
+        adoption, size = home.dictionaries.published(state), state.size
+    keys = home.own_card().verify_keys(Purpose.IDENTITY, system_clock())
+    assert adoption_from_wire(adoption_to_wire(adoption), keys).document == adoption.document
+    # A second time nothing is left to do.
+    home.after_rotation("identity")
+    with home.journal() as journal, journal.reading() as state:
+        assert state.size == size
 
 
 @pytest.mark.parametrize("role", HOMES)
