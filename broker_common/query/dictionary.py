@@ -23,7 +23,6 @@ from fractions import Fraction
 from typing import Any, get_args
 
 import msgspec
-from tripartite.v1 import dictionary_pb2
 
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
@@ -450,40 +449,6 @@ class Dictionary:
             )
         return table
 
-    def to_wire(self) -> dictionary_pb2.Dictionary:
-        return dictionary_pb2.Dictionary(
-            columns=[_column_to_wire(column) for column in self.columns],
-            events=[_table_to_wire(table) for table in self.events],
-            agency=self.agency,
-            version=self.version,
-            id_form=self.id_form,
-            linkage=self.linkage,
-        )
-
-    @classmethod
-    def from_wire(cls, message: dictionary_pb2.Dictionary) -> Dictionary:
-        """The dictionary another node publishes; text in it is safe to print.
-
-        Raises:
-            InvalidRequestError: MALFORMED_MESSAGE.
-        """
-        try:
-            return cls(
-                tuple(map(_column_from_wire, message.columns)),
-                tuple(map(_table_from_wire, message.events)),
-                message.agency,
-                message.version,
-                message.id_form,
-                _LINKAGES[message.linkage],
-            )
-        except KeyError:
-            raise InvalidRequestError(
-                "MALFORMED_MESSAGE", problem=phrase("the dictionary names an unknown linkage")
-            ) from None
-        except ValueError as error:
-            problem = phrase("the dictionary is wrong: {problem}", problem=error.args[0])
-            raise InvalidRequestError("MALFORMED_MESSAGE", problem=problem) from None
-
 
 def _named(name: str, columns: Mapping[str, Column]) -> Column:
     column = columns.get(name)
@@ -627,75 +592,3 @@ def _require_text(what: str, text: str, most: int) -> None:
 def _require_french(what: str, text: str, english: str) -> None:
     """A text in French may hold its no-break spaces; without one the English text stands for it."""
     _require_text(what, text.replace("\u00a0", " ") or english, MAX_LABEL_CHARACTERS)
-
-
-_TYPES_ON_THE_WIRE = {
-    ColumnType.CODE: dictionary_pb2.COLUMN_TYPE_CODE,
-    ColumnType.INTEGER: dictionary_pb2.COLUMN_TYPE_INTEGER,
-    ColumnType.DATE: dictionary_pb2.COLUMN_TYPE_DATE,
-}
-_LINKAGES: Mapping[str, Linkage] = {linkage: linkage for linkage in get_args(Linkage)}
-_TYPES_FROM_THE_WIRE = {number: column_type for column_type, number in _TYPES_ON_THE_WIRE.items()}
-
-
-def _column_to_wire(column: Column) -> dictionary_pb2.Column:
-    return dictionary_pb2.Column(
-        name=column.name,
-        type=_TYPES_ON_THE_WIRE[column.type],
-        multi_valued=column.multi_valued,
-        description=column.description,
-        codes=[
-            dictionary_pb2.Code(value=code.value, label=code.label, label_fr=code.label_fr, under=code.under)
-            for code in column.codes
-        ],
-        minimum=column.minimum,
-        maximum=column.maximum,
-        asked_of=None if column.asked_of is None else _asked_of_to_wire(column.asked_of),
-        description_fr=column.description_fr,
-    )
-
-
-def _asked_of_to_wire(part: AskedOf) -> dictionary_pb2.AskedOf:
-    return dictionary_pb2.AskedOf(
-        not_asked=part.not_asked, one_in=part.one_in, design_effect_hundredths=part.design_effect_hundredths
-    )
-
-
-def _asked_of_from_wire(message: dictionary_pb2.AskedOf) -> AskedOf:
-    return AskedOf(
-        not_asked=message.not_asked,
-        one_in=message.one_in,
-        design_effect_hundredths=message.design_effect_hundredths,
-    )
-
-
-def _column_from_wire(message: dictionary_pb2.Column) -> Column:
-    column_type = _TYPES_FROM_THE_WIRE.get(message.type)
-    if column_type is None:
-        raise ValueError(phrase("column '{column}' has an unknown type", column=shown(message.name)))
-    return Column(
-        name=message.name,
-        type=column_type,
-        description=message.description,
-        multi_valued=message.multi_valued,
-        codes=tuple(Code(code.value, code.label, code.label_fr, tuple(code.under)) for code in message.codes),
-        minimum=message.minimum,
-        maximum=message.maximum,
-        asked_of=_asked_of_from_wire(message.asked_of) if message.HasField("asked_of") else None,
-        description_fr=message.description_fr,
-    )
-
-
-def _table_to_wire(table: EventTable) -> dictionary_pb2.EventTable:
-    return dictionary_pb2.EventTable(
-        name=table.name,
-        description=table.description,
-        description_fr=table.description_fr,
-        columns=[_column_to_wire(column) for column in table.columns],
-    )
-
-
-def _table_from_wire(message: dictionary_pb2.EventTable) -> EventTable:
-    return EventTable(
-        message.name, message.description, tuple(map(_column_from_wire, message.columns)), message.description_fr
-    )

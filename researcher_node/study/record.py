@@ -19,17 +19,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tripartite.v1 import dictionary_pb2
-
 from broker_common.errors import InternalError
 from broker_common.privacy.policy import Policy, parse_policy
 from broker_common.query.dictionary import Dictionary
-from broker_common.query.messages import parse_message
+from broker_common.query.dictionary_document import dictionary_document, parse_dictionary_document
 from broker_common.storage.durable import create_for_owner, exclusive
 from broker_common.storage.journal import store_errors
 
 # Of the file; counted up whenever what a row means changes.
 FORMAT = 1
+# What the documents of both dictionaries are kept under.
+_HEALTH, _CENSUS = "health dictionary", "census dictionary"
 _TABLES = """
 create table if not exists rounds (
     study text not null, round integer not null, scale integer not null, title text not null, begun_ms integer not null,
@@ -106,8 +106,8 @@ class Record:
     def keep_published(self, published: Published) -> None:
         """Keep what the nodes publish, so that reports and plans need no node."""
         rows = {
-            "health": published.health.to_wire().SerializeToString(deterministic=True),
-            "census": published.census.to_wire().SerializeToString(deterministic=True),
+            _HEALTH: dictionary_document(published.health),
+            _CENSUS: dictionary_document(published.census),
             "policy": published.policy.document,
         }
         with store_errors():
@@ -117,11 +117,10 @@ class Record:
         """What the nodes published when it was last asked for; None before the first time."""
         with store_errors():
             rows = dict(self._db.execute("select name, content from published").fetchall())
-        if not rows:
+        # A record of an earlier version holds dictionaries of another form, which are fetched again.
+        if not rows.keys() >= {_HEALTH, _CENSUS, "policy"}:
             return None
-        health, census = (
-            Dictionary.from_wire(parse_message(dictionary_pb2.Dictionary, rows[name])) for name in ("health", "census")
-        )
+        health, census = (parse_dictionary_document(rows[name]) for name in (_HEALTH, _CENSUS))
         return Published(health, census, parse_policy(rows["policy"]))
 
     def latest(self, study: str) -> Round | None:

@@ -105,7 +105,7 @@ def test_the_usual_parsers_are_found() -> None:
     found = set(parsers())
     assert {
         "broker_common.query.criteria:parse_condition",
-        "broker_common.query.dictionary:Dictionary.from_wire",
+        "broker_common.query.dictionary_document:parse_dictionary_document",
         "broker_common.tlog.note:NoteVerifier.verify_checkpoint",
         "census_node.registry.registry:Registry.read",
     } <= found

@@ -357,7 +357,7 @@ def _census_log_seeds() -> dict[str, bytes]:
 
 # --- the cosigned note of a release ----------------------------------------------------------------------------------
 
-_CHARGED_AT = 8
+_CHARGED_AT = 9
 
 
 @cache
@@ -397,13 +397,13 @@ def _check_release(checkpoint: Checkpoint, data: bytes) -> None:
 
 def _release_seeds() -> dict[str, bytes]:
     return {
-        "charge": logs.cosigned_note(9).encode(),
-        "later": logs.cosigned_note(10).encode(),
-        "bad before": logs.cosigned_note(8).encode(),
-        "bad beyond": logs.cosigned_note(11).encode(),
-        "bad log": logs.cosigned_note(9, "census.test/other").encode(),
-        "bad half": logs.cosigned_note(9).encode()[:-30],
-        "bad bytes": logs.cosigned_note(9).encode() + b"\xff\n",
+        "charge": logs.cosigned_note(_CHARGED_AT + 1).encode(),
+        "later": logs.cosigned_note(_CHARGED_AT + 2).encode(),
+        "bad before": logs.cosigned_note(_CHARGED_AT).encode(),
+        "bad beyond": logs.cosigned_note(_CHARGED_AT + 3).encode(),
+        "bad log": logs.cosigned_note(_CHARGED_AT + 1, "census.test/other").encode(),
+        "bad half": logs.cosigned_note(_CHARGED_AT + 1).encode()[:-30],
+        "bad bytes": logs.cosigned_note(_CHARGED_AT + 1).encode() + b"\xff\n",
         "bad nothing": b"",
     }
 

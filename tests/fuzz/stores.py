@@ -86,12 +86,12 @@ def _open(path: Path, make: Callable[..., Journal[CensusState]] = Journal) -> Jo
     )
 
 
-_ENTRIES = 6
+_ENTRIES = 7
 
 
 @cache
 def _whole_journal() -> bytes:
-    """A journal of six entries, as one file."""
+    """A journal of seven entries, as one file."""
     path = fresh_path(".db")
     journal = _open(path, Journal.create)
     for event in (*logs.beginning()[1:], logs.adopted(), logs.loaded()):

@@ -47,6 +47,7 @@ from broker_common.query.condition import AllOf, AnyOf, Condition, parse_date
 from broker_common.query.condition_wire import condition_from_wire
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Dictionary
+from broker_common.query.dictionary_document import dictionary_document, parse_dictionary_document
 from broker_common.query.normal_form import count_terms, negate, verify_size
 from broker_common.query.question import Question, parse_question, question_from_wire, read_question
 from broker_common.query.syntax import parse_syntax
@@ -610,7 +611,10 @@ def _check_dictionary_file(dictionary: Dictionary, data: bytes) -> None:
     del data
     text = dictionary_toml(dictionary)
     require(parse_dictionary(text, Path("dictionary.toml")) == dictionary, "a dictionary that is written is read back")
-    require(Dictionary.from_wire(dictionary.to_wire()) == dictionary, "a dictionary that is read can be published")
+    require(
+        parse_dictionary_document(dictionary_document(dictionary)) == dictionary,
+        "a dictionary that is read can be published",
+    )
 
 
 _DICTIONARY_FILE = b"""agency = "Agency"

@@ -91,7 +91,6 @@ def _any_seeds() -> dict[str, bytes]:
     return {
         **empty,
         "deep": b"Condition\n" + deep.SerializeToString(),
-        "dictionary": b"Dictionary\n" + CENSUS_DICTIONARY.to_wire().SerializeToString(),
         "bad depth": b"Condition\n" + b"\x32\x7f" * 200,
         "bad unknown": b"Ticket\n\xf8\x07\x01",
         "bad enum": b"Comparison\n\x10\x63",
@@ -172,13 +171,11 @@ def _question_seeds() -> dict[str, bytes]:
     }
 
 
-def _parse_dictionary(data: bytes) -> Dictionary:
-    return Dictionary.from_wire(parse_message(dictionary_pb2.Dictionary, data))
+_IDENTITY = SigningKey(Purpose.IDENTITY, bytes(32))
 
 
-def _check_dictionary(dictionary: Dictionary, data: bytes) -> None:
-    del data
-    require(Dictionary.from_wire(dictionary.to_wire()) == dictionary, "a dictionary is read back")
+def _check_document(dictionary: Dictionary, data: bytes) -> None:
+    require(dictionary_document(dictionary) == data, "a dictionary has one document")
     require(dictionary_text(dictionary).replace("\n", "").isprintable(), "a dictionary can be printed")
     require(bool(dictionary_json(dictionary)["columns"]), "a dictionary has columns")
     for column in dictionary.columns:
@@ -188,14 +185,6 @@ def _check_dictionary(dictionary: Dictionary, data: bytes) -> None:
             require(
                 condition_from_wire(condition.to_wire(), dictionary) == condition, "a published code can be asked for"
             )
-
-
-_IDENTITY = SigningKey(Purpose.IDENTITY, bytes(32))
-
-
-def _check_document(dictionary: Dictionary, data: bytes) -> None:
-    require(dictionary_document(dictionary) == data, "a dictionary has one document")
-    require(dictionary_text(dictionary).replace("\n", "").isprintable(), "a dictionary can be printed")
 
 
 def _parse_adoption(data: bytes) -> Adoption:
@@ -211,38 +200,6 @@ def _adoption_seeds() -> dict[str, bytes]:
 
     said = adoption_of(STAYS, dictionary_document(STAYS)).statement
     return {"whole": signed(said), "bad_spaces": signed(said.replace(b",", b", ")), "bad_empty": b""}
-
-
-def _dictionary_seeds() -> dict[str, bytes]:
-    column = dictionary_pb2.Column(
-        name="age", type=dictionary_pb2.COLUMN_TYPE_INTEGER, description="Age.", minimum=-1, maximum=5
-    )
-    codes = [
-        dictionary_pb2.Code(value="I", label="Heart", label_fr="Cœur"),
-        dictionary_pb2.Code(value="I21", label="Infarction", under=["I"]),
-    ]
-    cause = dictionary_pb2.Column(
-        name="cause", type=dictionary_pb2.COLUMN_TYPE_CODE, description="Cause.", description_fr="Cause.", codes=codes
-    )
-    stays = dictionary_pb2.EventTable(name="stay", description="Stays.", description_fr="Séjours.", columns=[cause])
-    head = dictionary_pb2.Dictionary(agency="Agency", version=7, id_form="text", linkage="household")
-
-    def published(*columns: dictionary_pb2.Column, **others: Any) -> bytes:
-        return dictionary_pb2.Dictionary(columns=columns, **others).SerializeToString() + head.SerializeToString()
-
-    codes_in_a_circle = dictionary_pb2.Column()
-    codes_in_a_circle.CopyFrom(cause)
-    codes_in_a_circle.codes[0].under.append("I21")
-    return {
-        "census": CENSUS_DICTIONARY.to_wire().SerializeToString(),
-        "integer": published(column),
-        "events": published(column, cause, events=[stays]),
-        "bad circle": published(codes_in_a_circle),
-        "bad name of a table": published(cause, events=[dictionary_pb2.EventTable(name="cause", columns=[column])]),
-        "bad twice": published(column, column),
-        "bad without a version": dictionary_pb2.Dictionary(columns=[column]).SerializeToString(),
-        "bad empty": b"",
-    }
 
 
 # --- the status that a call ended with -------------------------------------------------------------------------------
@@ -337,25 +294,6 @@ TARGETS: Mapping[str, Target[Any]] = {
         words=(b"[", b"]", b",", b'"', b'"integer"', b'"date"', b"true", b"\\u00e9", b"\\ud800", b"9" * 20),
         max_bytes=16_384,
         mutations=500,
-    ),
-    "dictionary": Target(
-        parse=_parse_dictionary,
-        check=_check_dictionary,
-        covers=(Dictionary.from_wire,),
-        seeds=_dictionary_seeds,
-        codes=frozenset({"MALFORMED_MESSAGE"}),
-        words=(
-            b"household",
-            b"nominative",
-            b"mother_tongue",
-            b";",
-            b"'",
-            b"''",
-            b" ",
-            b"\xc2\xa0",
-            b"\xe2\x80\xae",
-            b"\xf0\x9f\x8d\x81",
-        ),
     ),
     "dictionary_document": Target(
         parse=parse_dictionary_document,

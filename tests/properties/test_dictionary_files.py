@@ -7,10 +7,10 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tripartite.v1 import dictionary_pb2
 
 from broker_common.query.dictionary import AskedOf, Code, Column, ColumnType, Dictionary, EventTable
 from broker_common.query.dictionary_changes import changes
+from broker_common.query.dictionary_document import dictionary_document, parse_dictionary_document
 from broker_common.storage.dictionary_file import dictionary_toml, parse_dictionary
 
 # Everything printable: quotes, backslashes, letters of other scripts.
@@ -96,10 +96,7 @@ def test_what_is_written_is_read_back(dictionary: Dictionary) -> None:
 @given(dictionaries())
 def test_what_is_published_is_read_back(dictionary: Dictionary) -> None:
     """On the wire, and of its meaning what counts."""
-    assert (
-        Dictionary.from_wire(dictionary_pb2.Dictionary.FromString(dictionary.to_wire().SerializeToString()))
-        == dictionary
-    )
+    assert parse_dictionary_document(dictionary_document(dictionary)) == dictionary
     assert Dictionary.parse_meaning(dictionary.meaning).hash == dictionary.hash
 
 

@@ -24,25 +24,13 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etripartite/v1/dictionary.proto\x12\rtripartite.v1\"E\n\x04\x43ode\x12\r\n\x05value\x18\x01 \x01(\t\x12\r\n\x05label\x18\x02 \x01(\t\x12\x10\n\x08label_fr\x18\x03 \x01(\t\x12\r\n\x05under\x18\x04 \x03(\t\"N\n\x07\x41skedOf\x12\x11\n\tnot_asked\x18\x01 \x01(\t\x12\x0e\n\x06one_in\x18\x02 \x01(\r\x12 \n\x18\x64\x65sign_effect_hundredths\x18\x03 \x01(\r\"\xf2\x01\n\x06\x43olumn\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x04type\x18\x02 \x01(\x0e\x32\x19.tripartite.v1.ColumnType\x12\x14\n\x0cmulti_valued\x18\x03 \x01(\x08\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\x12\"\n\x05\x63odes\x18\x05 \x03(\x0b\x32\x13.tripartite.v1.Code\x12\x0f\n\x07minimum\x18\x06 \x01(\x12\x12\x0f\n\x07maximum\x18\x07 \x01(\x12\x12(\n\x08\x61sked_of\x18\x08 \x01(\x0b\x32\x16.tripartite.v1.AskedOf\x12\x16\n\x0e\x64\x65scription_fr\x18\t \x01(\t\"o\n\nEventTable\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x16\n\x0e\x64\x65scription_fr\x18\x03 \x01(\t\x12&\n\x07\x63olumns\x18\x04 \x03(\x0b\x32\x15.tripartite.v1.Column\"E\n\x0eSignedAdoption\x12\x10\n\x08\x61\x64option\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x0e\n\x06key_id\x18\x03 \x01(\t\"\xa2\x01\n\nDictionary\x12&\n\x07\x63olumns\x18\x01 \x03(\x0b\x32\x15.tripartite.v1.Column\x12)\n\x06\x65vents\x18\x02 \x03(\x0b\x32\x19.tripartite.v1.EventTable\x12\x0e\n\x06\x61gency\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\r\x12\x0f\n\x07id_form\x18\x05 \x01(\t\x12\x0f\n\x07linkage\x18\x06 \x01(\t*n\n\nColumnType\x12\x1b\n\x17\x43OLUMN_TYPE_UNSPECIFIED\x10\x00\x12\x14\n\x10\x43OLUMN_TYPE_CODE\x10\x01\x12\x17\n\x13\x43OLUMN_TYPE_INTEGER\x10\x02\x12\x14\n\x10\x43OLUMN_TYPE_DATE\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etripartite/v1/dictionary.proto\x12\rtripartite.v1\"E\n\x0eSignedAdoption\x12\x10\n\x08\x61\x64option\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x0e\n\x06key_id\x18\x03 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tripartite.v1.dictionary_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_COLUMNTYPE']._serialized_start=794
-  _globals['_COLUMNTYPE']._serialized_end=904
-  _globals['_CODE']._serialized_start=49
-  _globals['_CODE']._serialized_end=118
-  _globals['_ASKEDOF']._serialized_start=120
-  _globals['_ASKEDOF']._serialized_end=198
-  _globals['_COLUMN']._serialized_start=201
-  _globals['_COLUMN']._serialized_end=443
-  _globals['_EVENTTABLE']._serialized_start=445
-  _globals['_EVENTTABLE']._serialized_end=556
-  _globals['_SIGNEDADOPTION']._serialized_start=558
-  _globals['_SIGNEDADOPTION']._serialized_end=627
-  _globals['_DICTIONARY']._serialized_start=630
-  _globals['_DICTIONARY']._serialized_end=792
+  _globals['_SIGNEDADOPTION']._serialized_start=49
+  _globals['_SIGNEDADOPTION']._serialized_end=118
 # @@protoc_insertion_point(module_scope)
