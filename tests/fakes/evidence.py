@@ -30,7 +30,11 @@ from tripartite.v1 import answer_pb2, census_service_pb2, roster_pb2, sample_pb2
 
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.sealing import OpeningKey, open_with_any, roster_info, sample_bits_info
+from broker_common.query.dictionary import Dictionary
+from broker_common.storage.source_values import Values
+from health_node.encoding import Encoding
 from health_node.people_store import PeopleStore
+from health_node.tables import shapes_of, small_columns
 
 __all__ = [
     "OpenedRoster",
@@ -57,8 +61,10 @@ _SEALED_BYTES = 1120 + 32 + 16
 class Snapshots:
     """Copies of all homes as they were at several instants; a file that did not change counts once."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, dictionary: Dictionary = HEALTH_DICTIONARY) -> None:
+        """`dictionary`: of every load of the health agency's."""
         self._directory = directory
+        self._dictionary = dictionary
         self._seen: set[tuple[str, bytes]] = set()
         self.exhibits: list[Exhibit] = []
         # By party and file in `keys/`: every private key that was ever there.
@@ -102,17 +108,17 @@ class Snapshots:
                 self.exhibits.append(Exhibit(place, f"{relative}, {instant}", content))
                 if place.part == "keys" and path.suffix == ".key":
                     self._keys.setdefault((party, path.stem), set()).update(key_forms(content))
-                self.exhibits += _as_read(path, place, f"{relative} as read, {instant}", content)
+                self.exhibits += _as_read(path, place, f"{relative} as read, {instant}", content, self._dictionary)
 
 
-def _as_read(path: Path, place: Place, name: str, content: bytes) -> Iterator[Exhibit]:
+def _as_read(path: Path, place: Place, name: str, content: bytes, dictionary: Dictionary) -> Iterator[Exhibit]:
     match path.suffix:
         case ".db":
             yield from _rows(path, place, name)
         case ".npz":
             yield from _arrays(place, name, content)
         case ".people":
-            yield from _people(path, place, name)
+            yield from _people(path, place, name, dictionary)
         case ".parquet":
             yield from _columns(place, name, content)
 
@@ -145,12 +151,21 @@ def _arrays(place: Place, name: str, content: bytes) -> Iterator[Exhibit]:
             yield Exhibit(place, f"{name}: {array}", stored[array].tobytes())
 
 
-def _people(path: Path, place: Place, name: str) -> Iterator[Exhibit]:
+def _people(path: Path, place: Place, name: str, dictionary: Dictionary) -> Iterator[Exhibit]:
     # Pseudonyms stand in the file as they are.
-    with PeopleStore(path, HEALTH_DICTIONARY) as store:
-        for column in HEALTH_DICTIONARY.names:
-            values = store.column(column)
-            yield Exhibit(place, f"{name}: {column}", values.tobytes(), frozenset(np.unique(values).tolist()))
+    with PeopleStore(path, dictionary) as store:
+        for column in small_columns(dictionary):
+            yield _values(place, f"{name}: {column.name}", store.column(column.name))
+        tables = store.in_order(*store.halves, np.arange(store.size)).tables
+        for shape in shapes_of(dictionary):
+            for piece in tables[shape.name].pieces():
+                for column in shape.columns:
+                    values = Encoding.of(column).values(piece[column.name])
+                    yield _values(place, f"{name}: {shape.name}.{column.name}", values)
+
+
+def _values(place: Place, name: str, values: Values) -> Exhibit:
+    return Exhibit(place, name, values.tobytes(), frozenset(np.unique(values).tolist()))
 
 
 def _columns(place: Place, name: str, content: bytes) -> Iterator[Exhibit]:

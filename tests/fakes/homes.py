@@ -64,6 +64,13 @@ _LOOPBACK = "127.0.0.1"
 _PARTS = {
     "people.csv": "source",
     "people.parquet": "source",
+    "stay.csv": "source",
+    "source.toml": "source",
+    "dictionary.toml": "config",
+    "dictionaries": "config",
+    "load-figures.json": "load reports",
+    "load-rejected.csv": "load reports",
+    "load-report.json": "load reports",
     "keys": "keys",
     "trust": "config",
     "own.card": "config",

@@ -33,7 +33,7 @@ from broker_common.errors import BrokerError
 from census_node.ledger.samples import SampleFolder
 from researcher_node.asking import Precision, Session, Wanted
 
-__all__ = ["DELAY_MS", "TICK_MS", "World", "Worlds"]
+__all__ = ["CHEAP", "DELAY_MS", "EVERYONE", "TICK_MS", "Life", "World", "Worlds"]
 
 TICK_MS = 250
 DELAY_MS = 250
@@ -119,7 +119,10 @@ class Worlds:
         self._persons = persons
         self._base = directory / "base"
         self._lived: dict[str, World] = {}
-        make(self._base, "--max-belief", "0.8", population=10)
+        self._make(self._base)
+
+    def _make(self, base: Path) -> None:
+        make(base, "--max-belief", "0.8", population=10)
 
     def __getitem__(self, name: str) -> World:
         if name not in self._lived:
@@ -132,9 +135,7 @@ class Worlds:
         shutil.rmtree(directory, ignore_errors=True)
         shutil.copytree(self._base, directory)
         move(directory)
-        health, census = _people(name)
-        write_csv(directory / "health" / "people.csv", health)
-        write_csv(directory / "census" / "people.csv", census)
+        self._fill(directory, name)
         set_limits(directory / "health", max_queries=2)
         deployment, world = Watched(directory), World(name)
         for role in ("health", "census"):
@@ -142,13 +143,22 @@ class Worlds:
         if self._persons:
             deployment.order_policy(accounting="per_person")
         with Wiretap(directory) as tap:
-            life = (_PersonsLife if self._persons else _Life)(deployment, tap, world)
+            life = self._life(deployment, tap, world)
             try:
                 life.live()
             finally:
                 deployment.stop_all()
         life.look_back()
         return world
+
+    def _fill(self, directory: Path, name: str) -> None:
+        """The sources of a world."""
+        health, census = _people(name)
+        write_csv(directory / "health" / "people.csv", health)
+        write_csv(directory / "census" / "people.csv", census)
+
+    def _life(self, deployment: Watched, tap: Wiretap, world: World) -> Life:
+        return (_PersonsLife if self._persons else Life)(deployment, tap, world)
 
 
 def _people(name: str) -> tuple[list[Row], list[Row]]:
@@ -176,7 +186,9 @@ def _people(name: str) -> tuple[list[Row], list[Row]]:
     return health, census
 
 
-class _Life:
+class Life:
+    """What is asked in every world, and what was seen of it."""
+
     def __init__(self, deployment: Watched, tap: Wiretap, world: World) -> None:
         self._deployment = deployment
         self._tap = tap
@@ -295,6 +307,14 @@ class _Life:
     def _is_delivered(self, query: str) -> bool:
         return bool(self._deployment.tickets("census", "delivered")[self._deployment.ticket_of(query)])
 
+    def _count_samples(self) -> None:
+        """Where the ledger keeps whom it charged."""
+        home = self._deployment.home("census")
+        samples = SampleFolder(home / "samples")
+        with contextlib.closing(sqlite3.connect(f"file:{home}/journal.db?mode=ro", uri=True)) as db:
+            files = db.execute("select file from ledger_steps where kind = 'charge' order by place").fetchall()
+        self._world.counted = [int(np.bitwise_count(samples.read(file).active).sum()) for (file,) in files]
+
     # --- what was seen ---------------------------------------------------------------------------------------------
 
     def look_back(self) -> None:
@@ -382,7 +402,7 @@ class _Life:
                 )
 
 
-class _PersonsLife(_Life):
+class _PersonsLife(Life):
     """Whoever was asked about at scale 1 is dropped from then on, by the ledger, where there is anybody."""
 
     def live(self) -> None:
@@ -397,20 +417,11 @@ class _PersonsLife(_Life):
         self._say("answers", "--collect")
         self._say("answers", self._order[2])
         self._world.health_status = self._status()
-        samples = SampleFolder(self._deployment.home("census") / "samples")
-        self._world.counted = [
-            int(np.bitwise_count(samples.read(file).active).sum())
-            for (file,) in self._rows_of("select file from ledger_steps")
-        ]
+        self._count_samples()
 
     def _instants(self, questions: dict[str, list[Call]], rounds: list[Call]) -> Iterator[Instants]:
         del questions, rounds
         return iter(())
-
-    def _rows_of(self, statement: str) -> list[tuple[str]]:
-        file = self._deployment.home("census") / "journal.db"
-        with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db:
-            return db.execute(f"{statement} where kind = 'charge' order by place").fetchall()
 
 
 def _receipt(signed: bytes) -> answer_pb2.Receipt:

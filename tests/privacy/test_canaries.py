@@ -5,7 +5,7 @@ README's table that it belongs to, and where it lies. Where a row says `holds` i
 be, except where the row says `may`. To watch over a new feature, add a row; if it needs new events, add them to
 `fakes.recorded`. What is searched, and how likely chance is to find something: `fakes.evidence`, `fakes.canaries`.
 
-Places are `party: part`: parts of a home (`source, keys, config, loads, samples, slots, store, other`), `output` (what the
+Places are `party: part`: parts of a home (`source, keys, config, loads, load reports, samples, slots, store, other`), `output` (what the
 party's commands print), `log` (what its nodes print), `process` (command line and environment of its nodes), and
 `from PEER` (what the peer told it, as decrypted bytes and as messages), `pages` (every answer of its dashboard, by rank and
 language) and `report` (the audit report). `people.csv` and `people.parquet` are `source`:
@@ -54,7 +54,7 @@ README = Path(__file__).parents[2] / "README.md"
 PARTS_OF = {
     "researcher": {"keys", "config", "store", "output", "log", "process", "from health", "from census"},
     "health": {
-        *("source", "keys", "config", "loads", "store", "output", "log", "process", "pages"),
+        *("source", "keys", "config", "loads", "load reports", "store", "output", "log", "process", "pages"),
         *("from researcher", "from census", "from colleague"),
     },
     "census": {
@@ -63,6 +63,7 @@ PARTS_OF = {
             "keys",
             "config",
             "loads",
+            "load reports",
             "samples",
             "ledgers",
             "slots",
@@ -380,13 +381,13 @@ TABLE = [
     Row(
         "number of people in the health data",
         "",
-        holds=("health: output", "census: output", "census: store"),
+        holds=("health: output", "health: load reports", "census: output", "census: store"),
         numbers=lambda recorded: {recorded.people.sizes.health},
     ),
     Row(
         "number of people in the registry",
         "",
-        holds=("census: output", "census: loads"),
+        holds=("census: output", "census: loads", "census: load reports"),
         numbers=lambda recorded: {recorded.people.sizes.census},
     ),
     # --- keys

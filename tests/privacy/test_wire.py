@@ -20,7 +20,7 @@ from fakes.canaries import Exhibit, Place
 from fakes.evidence import heard, open_rosters, open_samples
 from fakes.homes import AGENCIES, own_cards
 from fakes.recorded import KEYS, Recorded
-from fakes.wiretap import LINKS, Call, Link
+from fakes.wiretap import LINKS, Call, Link, message_form
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 from tripartite.v1 import (
@@ -149,35 +149,15 @@ def submission_of(recorded: Recorded, name: str) -> health_service_pb2.SubmitReq
     return request
 
 
-def form(message: Message) -> Any:
-    """A message by the lengths of its parts; numbers count for nothing, texts are read as what they are."""
-    if isinstance(message, sample_pb2.Charged):
-        entry = json.loads(message.entry, parse_int=lambda _: 0)
-        lines = [line for line in message.checkpoint.split("\n") if not line.isdecimal()]
-        # The proof of the newest entry has a hash for every complete subtree before it.
-        assert len(message.inclusion_proof) == message.log_index.bit_count()
-        return ("Charged", len(json.dumps(entry)), [len(line) for line in lines])
-    fields = []
-    for field, value in message.ListFields():
-        match value:
-            case Message():
-                fields.append((field.name, form(value)))
-            case bytes() | str():
-                fields.append((field.name, len(value)))
-            case _:
-                fields.append((field.name, type(value).__name__))
-    return (message.DESCRIPTOR.name, fields)
-
-
 def forms_of(recorded: Recorded, name: str) -> list[tuple[Any, ...]]:
     """What passed for a query, link by link in order."""
     shown = []
     for call in calls_of(recorded, name):
-        requests = [form(request) for request in call.requests]
+        requests = [message_form(request) for request in call.requests]
         if call.link == SUBMISSIONS:
             # The researcher's own words: their criteria are of different lengths.
             requests = [type(request).__name__ for request in call.requests]
-        shown.append((call.link, call.method, requests, [form(response) for response in call.responses]))
+        shown.append((call.link, call.method, requests, [message_form(response) for response in call.responses]))
     return shown
 
 
