@@ -45,7 +45,7 @@ from tripartite.v1 import (
 
 from broker_common.rpc.callers import ALLOWED_ROLES
 from broker_common.storage.clock import system_clock
-from broker_common.values import QUERY_ID_BYTES
+from broker_common.values import HASH_BYTES, QUERY_ID_BYTES
 
 __all__ = ["LINKS", "Call", "Connection", "Link", "Part", "Wiretap", "message_form", "parse_exactly"]
 
@@ -216,9 +216,11 @@ class Call:
         allowed = [method for path, method in methods.items() if role_of(self.link.client) in ALLOWED_ROLES[path]]
         for method in named or allowed:
             try:
-                readings.append((method.name, _read(method, self.client.messages, self.server.messages)))
+                reading = _read(method, self.client.messages, self.server.messages)
             except DecodeError:
                 continue
+            if all(map(_has_its_lengths, reading[0])):
+                readings.append((method.name, reading))
         assert readings, f"a call on {self.link} that is no RPC of ours"
         return readings
 
@@ -250,6 +252,16 @@ def _path(method: MethodDescriptor) -> str:
 
 def _query_of(ticket: ticket_pb2.SignedTicket) -> str:
     return ticket_pb2.Ticket.FromString(ticket.ticket).query_id.hex()
+
+
+def _has_its_lengths(request: Message) -> bool:
+    """Whether ids and hashes are as long as they are: two requests have the same form and differ in these."""
+    match request:
+        case census_service_pb2.CollectRequest():
+            return len(request.query_id) == QUERY_ID_BYTES
+        case census_service_pb2.CensusServiceGetDictionaryRequest():
+            return len(request.known) in {0, HASH_BYTES}
+    return True
 
 
 def _read(method: MethodDescriptor, asked: Sequence[Part], said: Sequence[Part]) -> tuple[list[Message], list[Message]]:

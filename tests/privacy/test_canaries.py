@@ -357,8 +357,9 @@ TABLE = [
             *("researcher: from census", "researcher: store", "researcher: output"),
             *("health: from researcher", "health: store"),
             *("census: source", "census: loads", "census: from researcher", "census: from health", "census: store"),
-            # The dictionary.
-            "colleague: from census",
+            # The dictionary, on its way and where it is kept; figures of a load name its columns.
+            *("colleague: from census", "census: config", "colleague: config", "researcher: config"),
+            "census: load reports",
         ),
         may=("health: from census",),
         needles=lambda _: {TYPED_QUESTION.split()[0].encode()},
