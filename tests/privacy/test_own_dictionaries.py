@@ -215,3 +215,10 @@ def test_what_passes_has_one_form_whatever_the_events(life: OwnLife) -> None:
         zip(links, ("Submit", "Collect", "Count"), strict=True)
     )
     assert shown == [shown[0]] * len(ASKED)
+
+
+def test_progress_is_four_stages_in_order(life: OwnLife) -> None:
+    """Whoever is meant, every question goes through the same stages, once each."""
+    submissions = [call for number in range(len(ASKED)) for call in life.calls(number) if call.method == "Submit"]
+    stages = [[response.stage for response in call.responses] for call in submissions]  # type: ignore[attr-defined]
+    assert stages == [[1, 2, 3, 4]] * len(ASKED)
