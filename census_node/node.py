@@ -188,23 +188,25 @@ class CensusNode:
         """
         with self.journal.reading() as state:
             in_force(state)
-            return self._dictionaries.of_load(state, state.load)
+            adoption = state.adopted_dictionaries[state.dictionaries[state.load]]
+        return self._dictionaries.named(adoption.document)
 
     def dictionary_to_publish(self, known: bytes) -> tuple[DictionaryAdopted, bytes, str]:
-        """What questions may speak of, see `Dictionaries.to_publish`, and the census release.
+        """What questions may speak of, see `Dictionaries.unless_known`, and the census release.
 
         Raises:
             RefusedError: NOTHING_LOADED.
         """
         with self.journal.reading() as state:
-            release = in_force(state).census_release
-            return *self._dictionaries.to_publish(state, known), release
+            release, adoption = in_force(state).census_release, self._dictionaries.published(state)
+        return adoption, self._dictionaries.unless_known(adoption, known), release
 
     def _verify_dictionary(self, ticket: VerifiedTicket) -> Dictionary:
         with self.journal.reading() as state:
-            now = state.dictionaries[state.load]
-            ticket.verify_dictionary("census", now, lambda named: self._dictionaries.changes(state, named, now))
-            return self._dictionaries.adopted(state, now)
+            now = state.adopted_dictionaries[state.dictionaries[state.load]]
+            named = state.adopted_dictionaries.get(ticket.body.census_dictionary.hex())
+        ticket.verify_dictionary("census", now.dictionary, lambda: self._dictionaries.changes(named, now))
+        return self._dictionaries.named(now.document)
 
     def signed_policy(self) -> policy_pb2.SignedPolicy:
         """The policy in force with the agency's signature, as it was adopted."""

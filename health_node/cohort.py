@@ -5,14 +5,15 @@ inject into. Logic is two-valued: a person without a value is stored as 0, which
 false there and its negation true. No compiled condition can fail on a record, and what it costs depends on the condition
 and on how many people there are, not on who they are.
 
-Whatever is said of one single-valued column, however it is nested, becomes one set of stored numbers, kept as runs:
+Whatever is said of one single-valued column, however it is nested, becomes one set of stored numbers, kept as the edges of runs:
 `between` is one run, an exclusion the complement. Few runs are compared one by one; many are looked up where a small table
 holds all numbers of the column, and compared one by one where it would not.
 
 What is said of events, or of a list of values, is counted beforehand, over the whole of their table (`events`), and comes as
 one bit for each person: `Counting` says what is to be counted.
 
-Every compiled condition knows how many passes it makes over a block (`passes`); `marks` makes a price of that.
+Every compiled condition knows how many passes it makes over a block (`passes`), and `compiling_work` what it takes to compile
+one, without doing it; `marks` makes a price of both.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -46,6 +48,8 @@ Marks: TypeAlias = NDArray[np.bool_]
 """Whether each person of a block is meant."""
 Run: TypeAlias = tuple[int, int]
 """Stored numbers from the first to the last, both included."""
+Edges: TypeAlias = NDArray[np.int64]
+"""A set of stored numbers: where each run begins, and the number behind its end; ascending and distinct."""
 
 # More runs than this are faster looked up, in a table of at most so many entries, of a byte each: enough for the longest list
 # of codes. SECURITY: it fits in a core's cache, so that looking up takes as long for everybody's numbers as for one; a larger
@@ -54,6 +58,8 @@ _FEW_RUNS = 6
 _LARGEST_TABLE = 1 << 17
 # One pass reads a column or marks, of any width, and writes marks or numbers. Looking a block up takes as long as so many.
 _LOOKUP_PASSES = 8
+# Sets with fewer edges than one for so many numbers are joined by sorting their edges, others in a table of all numbers.
+_NUMBERS_AN_EDGE = 8
 # To make marks of bits.
 _UNPACKING_PASSES = 2
 
@@ -111,15 +117,44 @@ def compile_condition(condition: Condition, dictionary: Dictionary | EventTable)
             return _of_column(condition, dictionary.column(condition.column))
 
 
+def lay_out(dictionary: Dictionary) -> None:
+    """Have every hierarchy ready before a question needs it."""
+    of_events = [column for table in dictionary.events for column in table.columns]
+    for column in (*dictionary.columns, *of_events):
+        if column.has_hierarchy:
+            _ = column.branches
+
+
+def compiling_work(condition: Condition, dictionary: Dictionary | EventTable, groups: int = 1) -> int:
+    """How many numbers are handled at most to compile a condition that stands in so many groups: from text and dictionary alone.
+
+    Each group makes one set of what is said of a column in it, and `_edges` one of each comparison.
+    """
+    match condition:
+        case AllOf(parts) | AnyOf(parts):
+            return sum(compiling_work(part, dictionary, groups + 1) for part in parts)
+        case Negation(part):
+            return compiling_work(part, dictionary, groups)
+        case Happened(_, where, _):
+            return 1 if where is None else compiling_work(where, _events_of(condition, dictionary))
+        case Membership(_, literals):
+            return groups * len(literals)
+        case Under(column, codes):
+            found = dictionary.column(column)
+            return groups * found.branches.most_beneath([found.positions[code] for code in codes])
+        case _:
+            return groups
+
+
 # --- conditions on one column ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Among:
-    """The stored number lies in one of the runs, which ascend and do not touch."""
+    """The stored number is one of a set."""
 
     encoding: Encoding
-    runs: tuple[Run, ...]
+    edges: Edges
 
     @property
     def passes(self) -> int:
@@ -140,9 +175,13 @@ class _Among:
         else:
             self._compare(numbers, marks, scratch)
 
+    @cached_property
+    def runs(self) -> Sequence[Run]:
+        return list(zip(self.edges[::2].tolist(), (self.edges[1::2] - 1).tolist(), strict=True))
+
     @property
     def _is_looked_up(self) -> bool:
-        return len(self.runs) > _FEW_RUNS and self.encoding.top < _LARGEST_TABLE
+        return len(self.edges) > 2 * _FEW_RUNS and self.encoding.top < _LARGEST_TABLE
 
     def _is_one_sided(self, run: Run) -> bool:
         """Whether one comparison tells who is within."""
@@ -179,10 +218,9 @@ class _Among:
 
     @cached_property
     def _table(self) -> Marks:
-        table = np.zeros(self.encoding.top + 1, dtype=np.bool_)
-        for first, last in self.runs:
-            table[first : last + 1] = True
-        return table
+        changes = np.zeros(self.encoding.top + 2, dtype=np.bool_)
+        changes[self.edges] = True
+        return np.logical_xor.accumulate(changes)[:-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,67 +251,99 @@ def _of_column(condition: Comparison | Membership | Presence | Under, column: Co
         case Presence():
             return _presence(encoding)
         case Comparison():
-            return _comparison(condition, encoding)
+            return _Among(encoding, _compared(condition, encoding))
         case Membership(_, literals):
-            return _membership(literals, encoding)
+            return _membership(np.array(sorted(_admitted(literals, encoding)), np.int64), encoding)
         case Under(_, codes):
-            return _membership(frozenset().union(*map(column.descendants, codes)), encoding)
+            found = column.branches.beneath([column.positions[code] for code in codes])
+            return _membership(found if encoding.is_mask else found + encoding.shift, encoding)
 
 
-def _comparison(comparison: Comparison, encoding: Encoding) -> Predicate:
+def _compared(comparison: Comparison, encoding: Encoding) -> Edges:
     place = encoding.place(comparison.literal)
     match comparison.order:
         case Order.LESS:
-            run = (1, place - 1)
+            return _run(1, place - 1, encoding)
         case Order.LESS_OR_EQUAL:
-            run = (1, place)
+            return _run(1, place, encoding)
         case Order.GREATER:
-            run = (place + 1, encoding.top)
+            return _run(place + 1, encoding.top, encoding)
         case Order.GREATER_OR_EQUAL:
-            run = (place, encoding.top)
-    return _Among(encoding, _admitted([run], encoding))
+            return _run(place, encoding.top, encoding)
 
 
-def _membership(literals: Iterable[Literal], encoding: Encoding) -> Predicate:
-    places = {encoding.place(literal) for literal in literals}
+def _admitted(literals: Iterable[Literal], encoding: Encoding) -> Iterator[int]:
+    """The places of literals that somebody can have."""
+    for place in map(encoding.place, literals):
+        if encoding.is_mask or 1 <= place <= encoding.top:
+            yield place
+
+
+def _membership(places: NDArray[np.int64], encoding: Encoding) -> Predicate:
+    """Any of these places, which ascend."""
     if encoding.is_mask:
-        return _Sharing(encoding, sum(1 << place for place in places))
-    return _of_runs(_runs_of(places, encoding), encoding)
+        return _Sharing(encoding, sum(1 << place for place in places.tolist()))
+    return _of_edges(_edges(places), encoding)
 
 
 def _presence(encoding: Encoding) -> Predicate:
     # 0 is no value; a mask of any other value has a bit in common with the greatest.
     if encoding.is_mask:
         return _Sharing(encoding, encoding.top)
-    return _of_runs(((1, encoding.top),), encoding)
+    return _of_edges(_run(1, encoding.top, encoding), encoding)
 
 
-def _of_runs(runs: tuple[Run, ...], encoding: Encoding) -> Predicate:
+def _of_edges(edges: Edges, encoding: Encoding) -> Predicate:
     """The person's number, or one of those in the person's list."""
-    among = _Among(encoding, runs)
+    among = _Among(encoding, edges)
     if not is_list(encoding.column):
         return among
-    return Counting(encoding.column.name, among, 1, key=f"{encoding.column.name} {runs}")
+    return Counting(encoding.column.name, among, 1, key=f"{encoding.column.name} {sha256(edges.data).hexdigest()}")
 
 
-def _runs_of(places: Iterable[int], encoding: Encoding) -> tuple[Run, ...]:
-    """What somebody with a value can have of these, of which there may be as many as codes."""
-    admitted = np.array(sorted(place for place in places if 1 <= place <= encoding.top), np.int64)
-    pieces = np.split(admitted, np.flatnonzero(np.diff(admitted) > 1) + 1) if len(admitted) else []
-    return tuple((int(piece[0]), int(piece[-1])) for piece in pieces)
+# --- sets of stored numbers ------------------------------------------------------------------------------------------
 
 
-def _admitted(runs: Iterable[Run], encoding: Encoding) -> tuple[Run, ...]:
-    """Of any runs what somebody with a value can have, as runs that ascend and do not touch."""
-    joined: list[Run] = []
-    for first, last in sorted((max(first, 1), min(last, encoding.top)) for first, last in runs):
-        if first > last:
-            continue
-        if joined and first <= joined[-1][1] + 1:
-            joined[-1] = joined[-1][0], max(last, joined[-1][1])
-        else:
-            joined.append((first, last))
-    return tuple(joined)
+def _run(first: int, last: int, encoding: Encoding) -> Edges:
+    """What somebody with a value can have from the first to the last."""
+    first, last = max(first, 1), min(last, encoding.top)
+    return np.array([first, last + 1] if first <= last else [], np.int64)
+
+
+def _edges(numbers: NDArray[np.int64]) -> Edges:
+    """The set of these numbers, which ascend: as many as codes, maybe."""
+    is_gap = np.diff(numbers) > 1
+    edges = np.empty(2 * (np.count_nonzero(is_gap) + 1), np.int64) if len(numbers) else numbers
+    edges[:1], edges[2::2] = numbers[:1], numbers[1:][is_gap]
+    edges[1:-1:2], edges[-1:] = numbers[:-1][is_gap] + 1, numbers[-1:] + 1
+    return edges
+
+
+def _others(edges: Edges, top: int) -> Edges:
+    """All numbers but these, no value included."""
+    low, high = edges[:1].tolist() == [0], edges[-1:].tolist() == [top + 1]
+    ends = [np.array([] if known else [edge], np.int64) for known, edge in ((low, 0), (high, top + 1))]
+    return np.concatenate([ends[0], edges[int(low) : len(edges) - int(high)], ends[1]])
+
+
+def _in_so_many(sets: Sequence[Edges], least: int, top: int) -> Edges:
+    """What lies in so many of the sets at least."""
+    if len(sets) == 1:
+        return sets[0]
+    begins, ends = (np.concatenate([edges[side::2] for edges in sets]) for side in (0, 1))
+    if top < _LARGEST_TABLE and len(begins) * _NUMBERS_AN_EDGE > top:
+        changes = np.bincount(begins, minlength=top + 2) - np.bincount(ends, minlength=top + 2)
+        return _turns(changes, least)
+    edges, which = np.unique(np.concatenate([begins, ends]), return_inverse=True)
+    changes = np.bincount(which[: len(begins)], minlength=len(edges)) - np.bincount(
+        which[len(begins) :], minlength=len(edges)
+    )
+    return edges[_turns(changes, least)]
+
+
+def _turns(changes: NDArray[np.int64], least: int) -> NDArray[np.int64]:
+    """Where a sum of changes comes to the least, or falls below it again."""
+    return np.flatnonzero(np.diff(np.cumsum(changes) >= least, prepend=False))
 
 
 # --- conditions on events --------------------------------------------------------------------------------------------
@@ -308,11 +378,16 @@ class Counting:
 
 
 def _happened(happened: Happened, dictionary: Dictionary | EventTable) -> Predicate:
+    table = _events_of(happened, dictionary)
+    where = None if happened.where is None else compile_condition(happened.where, table)
+    return Counting(table.name, where, happened.at_least, key=f"{table.name} {happened.where}")
+
+
+def _events_of(happened: Happened, dictionary: Dictionary | EventTable) -> EventTable:
     table = dictionary.find_events(happened.events) if isinstance(dictionary, Dictionary) else None
     if table is None:
         raise AssertionError("criteria name an event table that their dictionary does not have")
-    where = None if happened.where is None else compile_condition(happened.where, table)
-    return Counting(table.name, where, happened.at_least, key=f"{table.name} {happened.where}")
+    return table
 
 
 def counted_together(predicate: Predicate) -> list[list[Counting]]:
@@ -373,55 +448,41 @@ def _negated(part: Predicate) -> Predicate:
             return part.part
         case _Among():
             # With those who have no value.
-            edges = [-1, *(edge for run in part.runs for edge in run), part.encoding.top + 1]
-            gaps = zip(edges[::2], edges[1::2], strict=True)
-            return _Among(part.encoding, tuple((low + 1, high - 1) for low, high in gaps if high - low > 1))
+            return _Among(part.encoding, _others(part.edges, part.encoding.top))
         case _:
             return _Not(part)
 
 
 def _conjunction(parts: Iterable[Predicate]) -> Predicate:
     """All of them: what is said of one column is said at once."""
-    of_columns: dict[str, _Among] = {}
+    of_columns: dict[str, list[_Among]] = {}
     masks: dict[str, _Sharing] = {}
-    lists: dict[str, _Among] = {}
+    lists: dict[str, list[_Among]] = {}
     others: list[Predicate] = []
     for part in _flattened(parts):
         match part:
-            case _Among(encoding, runs):
-                known = of_columns.get(encoding.column.name)
-                of_columns[encoding.column.name] = (
-                    part if known is None else _Among(encoding, _common(known.runs, runs))
-                )
+            case _Among(encoding):
+                of_columns.setdefault(encoding.column.name, []).append(part)
             case _Not(_Sharing(encoding, mask)):
                 # None of these and none of those: none of either.
                 known_mask = masks.get(encoding.column.name)
                 masks[encoding.column.name] = _Sharing(encoding, mask | (known_mask.mask if known_mask else 0))
-            case _Not(Counting(name, _Among(encoding, runs))) if is_list(encoding.column):
-                known_runs = lists[name].runs if name in lists else ()
-                lists[name] = _Among(encoding, _admitted([*runs, *known_runs], encoding))
+            case _Not(Counting(name, _Among(encoding) as among)) if is_list(encoding.column):
+                lists.setdefault(name, []).append(among)
             case _:
                 others.append(part)
-    counted = [_of_runs(among.runs, among.encoding) for among in lists.values()]
-    found: list[Predicate] = [*of_columns.values(), *map(_Not, [*masks.values(), *counted]), *others]
+    said = [_joined(several, len(several)) for several in of_columns.values()]
+    counted = [_of_edges(among.edges, among.encoding) for among in (_joined(each, 1) for each in lists.values())]
+    found: list[Predicate] = [*said, *map(_Not, [*masks.values(), *counted]), *others]
     return found[0] if len(found) == 1 else _All(found)
+
+
+def _joined(several: Sequence[_Among], least: int) -> _Among:
+    """What lies in so many of the sets of one column."""
+    encoding = several[0].encoding
+    return _Among(encoding, _in_so_many([among.edges for among in several], least, encoding.top))
 
 
 def _flattened(parts: Iterable[Predicate]) -> Iterator[Predicate]:
     for part in parts:
         yield from part.parts if isinstance(part, _All) else (part,)
-
-
-def _common(one: Sequence[Run], other: Sequence[Run]) -> tuple[Run, ...]:
-    """What lies in runs of both."""
-    common: list[Run] = []
-    at, beside = 0, 0
-    while at < len(one) and beside < len(other):
-        first, last = max(one[at][0], other[beside][0]), min(one[at][1], other[beside][1])
-        if first <= last:
-            common.append((first, last))
-        if one[at][1] < other[beside][1]:
-            at += 1
-        else:
-            beside += 1
-    return tuple(common)

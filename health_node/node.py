@@ -37,6 +37,7 @@ from broker_common.language import phrase
 from broker_common.privacy.delays import too_short
 from broker_common.privacy.policy import Policy
 from broker_common.query.canonical import canonical_bytes
+from broker_common.query.condition import Condition
 from broker_common.query.condition_wire import condition_from_wire
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.messages import parse_message
@@ -49,6 +50,7 @@ from broker_common.storage.registration import own_card
 from broker_common.tlog.entries import DictionaryAdopted, Forwarded, Refused, ReportedCharge, Settled, Submitted
 from broker_common.tlog.health_state import AcceptedTicket, HealthState
 from broker_common.values import Clock, Randomness, base64_text
+from health_node.cohort import lay_out
 from health_node.cohort_figures import CohortBands
 from health_node.forwarding import HandedOver, Sample, VerifiedCharge, sign_manifest
 from health_node.marks import mark_sample, verify_affordable
@@ -64,6 +66,18 @@ class SamplingKeys:
 
     in_use: Callable[[], str]
     named: Callable[[str], SamplingKey]
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A ticket that was checked against one load."""
+
+    ticket: VerifiedTicket
+    load: str
+
+
+class LoadReplacedError(Exception):
+    """Another load has been put in force since a ticket was checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +127,8 @@ class HealthNode:
 
     # --- taking a question -----------------------------------------------------------------------------------------
 
-    def verify(self, request: health_service_pb2.SubmitRequest, caller: str, policy: Policy) -> VerifiedTicket:
-        """Every check of a question that needs no record: ticket, dictionary, policy, criteria, commitment, price, in this order.
+    def verify(self, request: health_service_pb2.SubmitRequest, caller: str, policy: Policy) -> Verified:
+        """Every check of a question that needs no record: ticket, its end, dictionary, policy, criteria, commitment, price, in this order.
 
         SECURITY: of the load only what was declared for it is looked at, never how many people or events it holds.
 
@@ -122,55 +136,60 @@ class HealthNode:
             InvalidRequestError, RefusedError: the first check that fails.
         """
         ticket = verify_ticket(request.ticket, researchers=self._researchers(), caller=caller)
-        with self.journal.reading() as state:
-            known = state.tickets.get(ticket.hash.hex())
-            load = state.load if known is None else known.submission.load
-            dictionary = self._dictionary_of(state, load)
-            if known is None and load:
-                in_force = state.dictionaries[load]
-                ticket.verify_dictionary(
-                    "health", in_force, lambda named: self._dictionaries.changes(state, named, in_force)
-                )
-        declared = None
-        # A ticket that was accepted once goes on to its end, whatever has expired or changed meanwhile.
-        if known is None:
-            # Early, and by this clock: whether a ticket has expired is decided by the census node, whose quote it is, and
-            # whose log may be ahead. Only here a clock that was wrong once must not refuse everything for as long.
-            ticket.verify_unexpired(self.clock())
-            ticket.verify_policy(policy.hash)
-            declared = self._declared()
-            verify_fits(policy, declared)
-            if policy.linkage != dictionary.linkage:
-                # SECURITY: the census agency would charge others than those of whom a record decides.
-                raise RefusedError("LINKAGE_MISMATCH")
-        condition = condition_from_wire(request.criteria, dictionary)
-        if len(request.criteria_nonce) != SALT_BYTES:
-            raise InvalidRequestError("MALFORMED_MESSAGE", problem="the criteria nonce is not 32 bytes")
-        verify_commitment(
-            ticket.body.criteria_commitment,
-            commit_criteria(request.criteria_nonce, canonical_bytes(condition)),
-            subject="criteria",
-        )
-        if declared is not None:
-            verify_affordable(
-                condition,
-                ticket.body.fraction_millionths,
-                dictionary,
-                declared=declared,
-                policy=policy,
-                work_per_second=self._work_per_second,
-            )
-        return ticket
+        while True:
+            with self.journal.reading() as state:
+                known = state.tickets.get(ticket.hash.hex())
+                load = state.load if known is None else known.submission.load
+            try:
+                if known is None:
+                    self._verify_new(request, ticket, policy, load)
+                else:
+                    # It goes on to its end, whatever has expired or changed meanwhile.
+                    _condition_of(request, ticket, self._dictionaries.named(self._adoption_of(load).document))
+            except (InternalError, RefusedError):
+                # Another load took its place meanwhile: nobody may need its file any more.
+                if known is not None or load == self.load_in_force():
+                    raise
+            else:
+                return Verified(ticket, load)
 
-    def accept(self, request: health_service_pb2.SubmitRequest, ticket: VerifiedTicket) -> Accepted:
+    def _verify_new(
+        self, request: health_service_pb2.SubmitRequest, ticket: VerifiedTicket, policy: Policy, load: str
+    ) -> None:
+        """What is checked of a ticket that was not accepted yet, all of it against one load."""
+        if not load:
+            raise RefusedError("NOTHING_LOADED", what="health data", role="health")
+        # Early, and by this clock: whether a ticket has expired is decided by the census node, whose quote it is, and
+        # whose log may be ahead. Only here a clock that was wrong once must not refuse everything for as long.
+        ticket.verify_unexpired(self.clock())
+        now = self._adoption_of(load)
+        with self.journal.reading() as state:
+            named = state.adopted_dictionaries.get(ticket.body.health_dictionary.hex())
+        ticket.verify_dictionary("health", now.dictionary, lambda: self._dictionaries.changes(named, now))
+        ticket.verify_policy(policy.hash)
+        dictionary, declared = self._dictionaries.named(now.document), self._store(load).declared
+        verify_fits(policy, declared)
+        if policy.linkage != dictionary.linkage:
+            # SECURITY: the census agency would charge others than those of whom a record decides.
+            raise RefusedError("LINKAGE_MISMATCH")
+        verify_affordable(
+            _condition_of(request, ticket, dictionary),
+            ticket.body.fraction_millionths,
+            dictionary,
+            declared=declared,
+            policy=policy,
+            work_per_second=self._work_per_second,
+        )
+
+    def accept(self, request: health_service_pb2.SubmitRequest, verified: Verified) -> Accepted:
         """Durably take a verified question, or find that it was taken already.
 
         Raises:
             InvalidRequestError: TICKET_REUSED.
-            RefusedError: NOTHING_LOADED.
+            LoadReplacedError: it is to be verified again.
             BrokerError: as the census node refused it, for a ticket that it has refused.
         """
-        ticket_hash = ticket.hash.hex()
+        ticket, ticket_hash = verified.ticket, verified.ticket.hash.hex()
         with self.journal.transaction() as transaction:
             state = transaction.state
             known = state.tickets.get(ticket_hash)
@@ -182,8 +201,9 @@ class HealthNode:
             if state.membership.peer("researcher", ticket.body.researcher_id) is None:
                 # Revoked since the ticket was checked.
                 raise InvalidRequestError("UNKNOWN_RESEARCHER", researcher=ticket.body.researcher_id)
-            if not state.load:
-                raise RefusedError("NOTHING_LOADED", what="health data", role="health")
+            if state.load != verified.load:
+                # SECURITY: under another dictionary its criteria mean something else, or nothing.
+                raise LoadReplacedError
             transaction.append(
                 Submitted(
                     query=ticket.query_id.hex(),
@@ -205,8 +225,7 @@ class HealthNode:
                     sampling_key=self._sampling.in_use(),
                 )
             )
-            load = state.load
-        return Accepted(ticket, request.ticket, load, settled=False)
+        return Accepted(ticket, request.ticket, verified.load, settled=False)
 
     def unfinished(self) -> list[str]:
         """After a start: hashes of accepted tickets whose end is not known, oldest first; each is to be resumed."""
@@ -283,35 +302,32 @@ class HealthNode:
         with self.journal.reading() as state:
             return state.load
 
-    def _declared(self) -> Declared:
-        """What was declared for the load in force; nothing where none is."""
-        while True:
-            load = self.load_in_force()
-            try:
-                return self._store(load).declared if load else Declared(0)
-            except (InternalError, RefusedError):
-                # Another load took its place meanwhile, and nobody needs its file any more.
-                if load == self.load_in_force():
-                    raise
-
     def dictionary_to_publish(self, known: bytes) -> tuple[DictionaryAdopted, bytes]:
-        """What criteria may speak of; see `Dictionaries.to_publish`.
+        """What criteria may speak of; see `Dictionaries.unless_known`.
 
         Raises:
             RefusedError: NOTHING_ADOPTED.
         """
         with self.journal.reading() as state:
-            return self._dictionaries.to_publish(state, known)
+            adoption = self._dictionaries.published(state)
+        return adoption, self._dictionaries.unless_known(adoption, known)
 
-    def _dictionary_of(self, state: HealthState, load: str) -> Dictionary:
-        """That of a load; before the first one, that of the next."""
-        return self._dictionaries.of_load(state, load) if load else self._dictionaries.newest(state)
+    def _adoption_of(self, load: str) -> DictionaryAdopted:
+        """That of the dictionary of a load."""
+        with self.journal.reading() as state:
+            return state.adopted_dictionaries[state.dictionaries[load]]
 
     def _read(self, path: Path, load: str) -> PeopleStore:
         del load
         # A load that is about to be put in force stands in no log.
+        stored = stored_dictionary(path)
         with self.journal.reading() as state:
-            dictionary = self._dictionaries.adopted(state, stored_dictionary(path))
+            adoption = state.adopted_dictionaries.get(stored)
+        if adoption is None:
+            raise InternalError("INTEGRITY", problem=f"the dictionary {stored} was never adopted")
+        dictionary = self._dictionaries.named(adoption.document)
+        # Now, or the first question of a branch would wait for it.
+        lay_out(dictionary)
         return PeopleStore(path, dictionary, threads=self._engine_threads)
 
     def _store(self, load: str) -> PeopleStore:
@@ -401,6 +417,21 @@ def _refused(ticket_hash: str, code: str, signed: sample_pb2.SignedRefusal) -> R
         signature=base64_text(signed.signature),
         key_id=signed.key_id,
     )
+
+
+def _condition_of(
+    request: health_service_pb2.SubmitRequest, ticket: VerifiedTicket, dictionary: Dictionary
+) -> Condition:
+    """The criteria, which are those that the ticket commits to."""
+    condition = condition_from_wire(request.criteria, dictionary)
+    if len(request.criteria_nonce) != SALT_BYTES:
+        raise InvalidRequestError("MALFORMED_MESSAGE", problem="the criteria nonce is not 32 bytes")
+    verify_commitment(
+        ticket.body.criteria_commitment,
+        commit_criteria(request.criteria_nonce, canonical_bytes(condition)),
+        subject="criteria",
+    )
+    return condition
 
 
 def _verify_not_refused(known: AcceptedTicket, ticket: VerifiedTicket) -> None:

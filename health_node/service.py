@@ -24,7 +24,6 @@ from broker_common.errors import BrokerError, InternalError, InvalidRequestError
 from broker_common.monitoring import Monitor
 from broker_common.privacy.policy import Policy
 from broker_common.query.messages import refuse_unknown_fields
-from broker_common.query.ticket import VerifiedTicket
 from broker_common.rpc.callers import caller
 from broker_common.rpc.dictionaries import adoption_to_wire, parts_of
 from broker_common.rpc.server import StopSignal, log_unforeseen
@@ -36,7 +35,7 @@ from health_node.census_link import CensusLink, CensusNow, fetch_policy
 from health_node.config import LimitConfig
 from health_node.forwarding import Sample, make_manifest, seal_attempt, verify_charged, verify_refused
 from health_node.line import Line, Spot
-from health_node.node import Accepted, HealthNode
+from health_node.node import Accepted, HealthNode, LoadReplacedError, Verified
 
 _log = structlog.get_logger()
 Context = ServicerContext[object, object]
@@ -167,13 +166,14 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         if hash_bytes(request.ticket.ticket).hex() not in self._walks:
             # Asked again and again while it is full, the line answers before any work is done.
             self._line.refuse_if_full(caller().name)
-        ticket, policy = await self._verify(request, caller().name)
+        verified, policy = await self._verify(request, caller().name)
+        ticket = verified.ticket
         walk = self._walks.get(ticket.hash.hex())
         if walk is None:
             spot = self._line.join(ticket.body.researcher_id)
             walk = self._start(
                 ticket.hash.hex(),
-                lambda: self._node.accept(request, ticket),
+                partial(self._accept, request, verified, caller().name, policy),
                 spot,
                 policy=policy,
                 submitted_ms=submitted_ms,
@@ -183,9 +183,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
 
     # --- the policy in force ---------------------------------------------------------------------------------------
 
-    async def _verify(
-        self, request: health_service_pb2.SubmitRequest, researcher: str
-    ) -> tuple[VerifiedTicket, Policy]:
+    async def _verify(self, request: health_service_pb2.SubmitRequest, researcher: str) -> tuple[Verified, Policy]:
         """The ticket, checked under the policy in force; one that names another policy may have seen a newer one."""
         if self._policy is not None:
             try:
@@ -195,6 +193,16 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
                     raise
         policy = self._policy = await self._knowing_cards(self._fetch_policy)
         return await asyncio.to_thread(self._node.verify, request, researcher, policy), policy
+
+    async def _accept(
+        self, request: health_service_pb2.SubmitRequest, verified: Verified, researcher: str, policy: Policy
+    ) -> Accepted:
+        """Take a question on the load that it was verified on; verified again on each that has taken its place meanwhile."""
+        while True:
+            try:
+                return await self._writer.write(self._node.accept, request, verified)
+            except LoadReplacedError:
+                verified = await asyncio.to_thread(self._node.verify, request, researcher, policy)
 
     async def _fetch_policy(self) -> Policy:
         try:
@@ -210,7 +218,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
             researcher = await asyncio.to_thread(self._node.researcher_of, ticket_hash)
             if ticket_hash not in self._walks:
                 spot = self._line.join(researcher, recovered=True)
-                self._start(ticket_hash, partial(self._node.resume, ticket_hash), spot)
+                self._start(ticket_hash, partial(self._writer.write, self._node.resume, ticket_hash), spot)
 
     async def drain(self) -> None:
         """Before a stop: let questions whose turn has come get to their end. What waits has been told to end, and is durable."""
@@ -220,7 +228,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
     def _start(
         self,
         ticket_hash: str,
-        accept: Callable[[], Accepted],
+        accept: Callable[[], Awaitable[Accepted]],
         spot: Spot,
         *,
         policy: Policy | None = None,
@@ -239,7 +247,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
     async def _bring_to_end(
         self,
         ticket_hash: str,
-        accept: Callable[[], Accepted],
+        accept: Callable[[], Awaitable[Accepted]],
         walk: _Walk,
         spot: Spot,
         policy: Policy | None,
@@ -247,7 +255,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
     ) -> None:
         error: BrokerError | None = None
         try:
-            accepted = await self._writer.write(accept)
+            accepted = await accept()
             await walk.reach(health_service_pb2.STAGE_ACCEPTED)
             if not accepted.settled:
                 started_ms = self._node.clock() if submitted_ms is None else submitted_ms

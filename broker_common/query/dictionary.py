@@ -26,6 +26,7 @@ import msgspec
 
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
+from broker_common.query.branches import Branches
 from broker_common.values import Linkage
 
 MULTI_VALUE_SEPARATOR = ";"
@@ -232,26 +233,19 @@ class Column:
                 )
             ) from None
 
-    @property
+    @functools.cached_property
     def has_hierarchy(self) -> bool:
         return any(code.under for code in self.codes)
 
     def descendants(self, value: str) -> frozenset[str]:
         """The code of this value and all that stand under it, directly or not."""
-        found, waiting = {value}, [value]
-        while waiting:
-            new = [child for child in self._children.get(waiting.pop(), ()) if child not in found]
-            found.update(new)
-            waiting += new
-        return frozenset(found)
+        found = self.branches.beneath([self.positions[value]])
+        return frozenset(self.codes[position].value for position in found.tolist())
 
     @functools.cached_property
-    def _children(self) -> Mapping[str, list[str]]:
-        children: dict[str, list[str]] = {}
-        for code in self.codes:
-            for parent in code.under:
-                children.setdefault(parent, []).append(code.value)
-        return children
+    def branches(self) -> Branches:
+        """The hierarchy, by positions."""
+        return Branches([[self.positions[parent] for parent in code.under] for code in self.codes])
 
     @property
     def values(self) -> tuple[str, ...]:

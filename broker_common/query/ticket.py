@@ -69,14 +69,14 @@ class VerifiedTicket:
         if self.body.policy_hash != policy_hash:
             raise InvalidRequestError("POLICY_MISMATCH")
 
-    def verify_dictionary(self, role: str, dictionary: str, changed: Callable[[str], str]) -> None:
+    def verify_dictionary(self, role: str, dictionary: str, changed: Callable[[], str]) -> None:
         """Raise DICTIONARY_CHANGED unless the ticket was written with this dictionary of the agency, by its hash.
 
-        `changed` says what is otherwise since the one that the ticket names, by its hash.
+        `changed` says what is otherwise since the one that the ticket names.
         """
         named = {"health": self.body.health_dictionary, "census": self.body.census_dictionary}[role].hex()
         if named != dictionary:
-            raise RefusedError("DICTIONARY_CHANGED", role=role, changes=changed(named))
+            raise RefusedError("DICTIONARY_CHANGED", role=role, changes=changed())
 
     def verify_release(self, census_release: str) -> None:
         """Raise RELEASE_MISMATCH unless the ticket asks about this census release."""

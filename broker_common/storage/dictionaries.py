@@ -7,13 +7,15 @@ adopted once is kept: a charge is counted, and a sample drawn, under the diction
 from __future__ import annotations
 
 import hashlib
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
 from broker_common.language import joined, phrase
 from broker_common.query.dictionary import Dictionary
-from broker_common.query.dictionary_changes import changes
+from broker_common.query.dictionary_changes import Change, changes
 from broker_common.query.dictionary_document import (
     Adoption,
     adoption_of,
@@ -28,6 +30,8 @@ from broker_common.tlog.replay import FORMAT_VERSION, StoreState
 
 # Of all changes together, in the words of one error.
 _MOST_TOLD_CHARACTERS = 400
+# Pairs of dictionaries of whose changes the words are kept.
+_MOST_COMPARED = 100
 
 
 class Dictionaries:
@@ -37,6 +41,9 @@ class Dictionaries:
         self._folder = home / "dictionaries"
         # By the name of the document.
         self._read: dict[str, Dictionary] = {}
+        # By the names of both documents. Each pair is compared once.
+        self._changes: dict[tuple[str, str], str] = {}
+        self._comparing = threading.Lock()
 
     def newest(self, state: StoreState) -> Dictionary:
         """The one that data is loaded under.
@@ -81,28 +88,28 @@ class Dictionaries:
             raise RefusedError("NOTHING_ADOPTED", role=state.role)
         return adoption
 
-    def to_publish(self, state: StoreState, known: bytes) -> tuple[DictionaryAdopted, bytes]:
-        """What researchers are told: the agency's word and the document; no document if it is the one that they know.
+    def unless_known(self, adoption: DictionaryAdopted, known: bytes) -> bytes:
+        """The adopted document for researchers; nothing if it is the one that they know, by its SHA-256.
 
         Raises:
-            RefusedError: NOTHING_ADOPTED.
             InternalError: INTEGRITY.
         """
-        adoption = self.published(state)
-        return adoption, b"" if adoption.document == known.hex() else self.document(adoption.document)
+        return b"" if adoption.document == known.hex() else self.document(adoption.document)
 
-    def changes(self, state: StoreState, before: str, now: str) -> str:
-        """What is otherwise under the second of two meanings, by their hashes, in so many words as an error has room for."""
-        if before not in state.adopted_dictionaries:
+    def changes(self, before: DictionaryAdopted | None, now: DictionaryAdopted) -> str:
+        """What is otherwise under the second of two adopted meanings, in so many words as an error has room for.
+
+        Of long lists that takes a while: never while the journal is held.
+        """
+        if before is None:
             return phrase("The agency does not know the one that it was written with.")
-        found = changes(self.adopted(state, before), self.adopted(state, now))
-        sentences = [change.sentence for change in found if change.needs_load]
-        told: list[str] = []
-        for sentence in sentences:
-            if sum(map(len, told)) + len(sentence) > _MOST_TOLD_CHARACTERS:
-                return joined(" ", [*told, "..."])
-            told.append(sentence)
-        return joined(" ", told)
+        pair = (before.document, now.document)
+        with self._comparing:
+            if pair not in self._changes:
+                if len(self._changes) >= _MOST_COMPARED:
+                    self._changes.clear()
+                self._changes[pair] = _told(changes(self.named(before.document), self.named(now.document)))
+            return self._changes[pair]
 
     def named(self, document: str) -> Dictionary:
         """The one of a document, by its SHA-256.
@@ -194,6 +201,15 @@ def _signed(adoption: Adoption, identity: SigningKey) -> DictionaryAdopted:
         signature=identity.sign_text(adoption.statement, purpose=Purpose.DICTIONARY),
         key_id=identity.key_id,
     )
+
+
+def _told(found: Sequence[Change]) -> str:
+    told: list[str] = []
+    for sentence in (change.sentence for change in found if change.needs_load):
+        if sum(map(len, told)) + len(sentence) > _MOST_TOLD_CHARACTERS:
+            return joined(" ", [*told, "..."])
+        told.append(sentence)
+    return joined(" ", told)
 
 
 def _unreadable(name: str, problem: str) -> InternalError:

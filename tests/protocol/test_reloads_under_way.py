@@ -17,7 +17,7 @@ import pytest
 from fakes.links import roster_sender
 from fakes.pair import STAGES, Pair, gone
 from fakes.patience import PATIENCE_SECONDS, until
-from fakes.world import HEALTH, RELEASE, Order, World
+from fakes.world import HEALTH, RELEASE, RESEARCHER, Order, World
 
 from broker_common.errors import REASONS, BrokerError
 from broker_common.query.question import Question
@@ -32,7 +32,6 @@ from census_node.registry.registry import counted
 from health_node import node as health_node
 from health_node.people_store import PeopleStore
 from health_node.rosters import RosterSender
-from health_node.tables import Declared
 
 PEOPLE, OTHER_PEOPLE = 400, 150
 NEW_RELEASE = "2016"
@@ -348,21 +347,20 @@ async def test_people_in_force_that_are_gone_stop_the_node(world: World) -> None
 def test_store_that_is_removed_while_it_is_looked_up_is_not_missed(
     world: World, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
-    """A load took its place between two looks: the next one is counted, and nobody is told that nothing is loaded."""
-    node = world.open_health()
-    store = node._store
+    """A load took its place while a question was verified: the next one is looked at, and nobody is told that nothing is loaded."""
+    node, order = world.open_health(), world.order()
+    store, loads = node._store, [node.load_in_force()]
 
     def removed(load: str) -> PeopleStore:
-        if load == "before":
-            raise REASONS[code].family(code, what="health data", role="health", problem="it is gone")
-        return store(load)
+        if load != loads[0]:
+            return store(load)
+        if len(loads) == 1:
+            loads.append(world.load_health(OTHER_PEOPLE))
+        raise REASONS[code].family(code, what="health data", role="health", problem="it is gone")
 
-    in_force = node.load_in_force()
-    loads = iter(["before", in_force, in_force])
-    monkeypatch.setattr(node, "load_in_force", lambda: next(loads))
     monkeypatch.setattr(node, "_store", removed)
-    assert node._declared() == Declared(world.places)
+    assert node.verify(order.submission, RESEARCHER, world.policy).load == loads[1]
     # One that is missing although it is in force is.
-    monkeypatch.setattr(node, "load_in_force", lambda: "before")
+    loads[0] = loads[1]
     with pytest.raises(BrokerError, match=code):
-        node._declared()
+        node.verify(order.submission, RESEARCHER, world.policy)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import pytest
 from fakes import event_worlds
 from fakes.dictionaries import HEALTH_DICTIONARY
 from fakes.world import make_policy
+from numpy.typing import NDArray
 
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.delays import DECLARED_STEP, declared_for, least_forward_delay_ms, usual_forward_delay_ms
+from broker_common.query.branches import Branches
 from broker_common.query.condition import Condition
 from broker_common.query.criteria import parse_condition
+from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
 from broker_common.query.normal_form import MAX_TERMS, count_terms
-from health_node.cohort import compile_condition
+from health_node import cohort, marks
+from health_node.cohort import Edges, compile_condition, compiling_work
 from health_node.config import LimitConfig
 from health_node.marks import price, verify_affordable
 from health_node.tables import Declared
@@ -85,11 +92,16 @@ def test_the_number_of_terms_that_would_do_does(population: int) -> None:
     )
 
 
+def of_places(condition: Condition, fraction: int, places: int) -> int:
+    """What of a price is for places: all but what compiling costs."""
+    compiling = price(condition, fraction, Declared(0), HEALTH_DICTIONARY)
+    return price(condition, fraction, Declared(places), HEALTH_DICTIONARY) - compiling
+
+
 def test_price_grows_with_places_terms_and_a_fraction() -> None:
     """Each of them alone makes it larger."""
-    assert price(of("age = 3"), WHOLE_MILLIONTHS, Declared(2 * DECLARED_STEP), HEALTH_DICTIONARY) == 2 * price(
-        of("age = 3"), WHOLE_MILLIONTHS, Declared(DECLARED_STEP), HEALTH_DICTIONARY
-    )
+    one, two = (of_places(of("age = 3"), WHOLE_MILLIONTHS, steps * DECLARED_STEP) for steps in (1, 2))
+    assert two == 2 * one
     assert price(of("age = 3"), 999_999, Declared(DECLARED_STEP), HEALTH_DICTIONARY) > price(
         of("age = 3"), WHOLE_MILLIONTHS, Declared(DECLARED_STEP), HEALTH_DICTIONARY
     )
@@ -127,13 +139,11 @@ def test_without_ticks_nothing_is_too_dear() -> None:
 @pytest.mark.parametrize("fraction", [1, 500_000, WHOLE_MILLIONTHS])
 def test_price_is_that_of_the_passes_and_of_the_places(fraction: int) -> None:
     """From the text and the declared places alone: each pass over each place, and what is done for every question."""
-    base = price(of("age = 3"), fraction, Declared(1), HEALTH_DICTIONARY) - 1
+    base = of_places(of("age = 3"), fraction, 1) - 1
     assert base == (6 if fraction == WHOLE_MILLIONTHS else 66)
     for condition in (of(ORDINARY), dear(20)):
         passes = compile_condition(condition, HEALTH_DICTIONARY).passes
-        assert price(condition, fraction, Declared(3 * DECLARED_STEP), HEALTH_DICTIONARY) == 3 * DECLARED_STEP * (
-            base + passes
-        )
+        assert of_places(condition, fraction, 3 * DECLARED_STEP) == 3 * DECLARED_STEP * (base + passes)
 
 
 # --- events --------------------------------------------------------------------------------------------------------------
@@ -155,8 +165,10 @@ def about(text: str) -> Condition:
 
 
 def event_price(text: str, declared: Declared = EVENTFUL) -> int:
-    """What a condition costs."""
-    return price(about(text), WHOLE_MILLIONTHS, declared, event_worlds.DICTIONARY)
+    """What a condition costs, but for compiling it."""
+    nobody = Declared(0, dict.fromkeys(declared.tables, 0))
+    compiling = price(about(text), WHOLE_MILLIONTHS, nobody, event_worlds.DICTIONARY)
+    return price(about(text), WHOLE_MILLIONTHS, declared, event_worlds.DICTIONARY) - compiling
 
 
 @pytest.mark.parametrize("fraction", [1, WHOLE_MILLIONTHS])
@@ -213,3 +225,96 @@ def test_households_are_paid_for_by_their_members() -> None:
         by_place = price(asked, WHOLE_MILLIONTHS, Declared(DECLARED_STEP), event_worlds.HOUSEHOLDS)
         assert price(asked, WHOLE_MILLIONTHS, homes, event_worlds.HOUSEHOLDS) > 3 * by_place
     assert homes.least_forward_delay_ms == least_forward_delay_ms(4 * DECLARED_STEP)
+
+
+# --- compiling -----------------------------------------------------------------------------------------------------------
+
+
+def _long(name: str, under: Callable[[int], tuple[str, ...]], *, multi_valued: bool = False) -> Column:
+    """A column of many codes, each under some before it."""
+    codes = tuple(Code(f"c{number:04}", "A code", under=under(number)) for number in range(LONG))
+    return Column(name=name, type=ColumnType.CODE, description="Codes.", codes=codes, multi_valued=multi_valued)
+
+
+LONG = 3_000
+LONG_LISTS = Dictionary(
+    (
+        _long("other", lambda number: ("c0000",) if number % 2 else ()),
+        _long("chain", lambda number: (f"c{number - 1:04}",) if number else ()),
+        _long("graph", lambda number: tuple(sorted({f"c{number // 3:04}", f"c{number // 2:04}"})) if number else ()),
+        _long("list", lambda number: ("c0000",) if number % 2 else (), multi_valued=True),
+        Column(name="day", type=ColumnType.DATE, description="Day."),
+    )
+)
+NAMES = LONG_LISTS.names[:-1]
+# Joined by `and` and `or` in turn, of branches that have as many gaps as codes.
+NESTED = (
+    "(" * 9
+    + "{0} under 'c0000'"
+    + "".join(f" {'and' if number % 2 else 'or'} {{0}} <> 'c{2 * number + 2:04}')" for number in range(9))
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{0} under 'c0000'",
+        "{0} under 'c0000' and {0} <> 'c0004'",
+        " or ".join(f"({{0}} under 'c0000' and {{0}} <> 'c{2 * number:04}')" for number in range(1, 30)),
+        " and ".join(f"{{0}} under ('c0000', 'c{number:04}')" for number in range(1, 60)),
+        "{0} under (" + ",".join(f"'c{number:04}'" for number in range(100, 300)) + ")",
+        " and ".join(f"{{0}} <> 'c{2 * number:04}'" for number in range(90)),
+        " and ".join(f"(day <> '2000-01-{number:02}' or {{0}} under 'c0001')" for number in range(1, 29)),
+        NESTED,
+    ],
+)
+def test_price_bounds_what_compiling_handles(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Codes of branches that are looked at, and edges of sets that are made or joined: at most a few for each that is paid for."""
+    handled = []
+    beneath, in_so_many, others = Branches.beneath, cohort._in_so_many, cohort._others
+
+    def looked_at(branches: Branches, codes: list[int]) -> NDArray[np.int64]:
+        ranges = list(branches._ranges(codes))
+        handled.append(len(ranges))
+        found = beneath(branches, codes)
+        handled.append(len(found))
+        return found
+
+    def joined(sets: list[Edges], least: int, top: int) -> Edges:
+        handled.append(sum(map(len, sets)))
+        return in_so_many(sets, least, top)
+
+    def negated(edges: Edges, top: int) -> Edges:
+        handled.append(len(edges))
+        return others(edges, top)
+
+    monkeypatch.setattr(Branches, "beneath", looked_at)
+    monkeypatch.setattr(cohort, "_in_so_many", joined)
+    monkeypatch.setattr(cohort, "_others", negated)
+    condition = parse_condition(text.format(name), LONG_LISTS)
+    handled.clear()
+    paid = compiling_work(condition, LONG_LISTS)
+    assert handled == [], "a price is known before anything is compiled"
+    compile_condition(condition, LONG_LISTS)
+    # An edge at either end; joined, and negated before and behind.
+    assert 0 < sum(handled) <= 8 * (paid + count_terms(condition))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_too_dear_to_compile_is_not_compiled(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or criteria that are refused would make everybody's samples late."""
+    compiled = []
+    monkeypatch.setattr(marks, "compile_condition", lambda *_: compiled.append(1))
+    text = " or ".join(f"({name} under 'c0000' and {name} <> 'c{2 * number:04}')" for number in range(1, 49))
+    declared = Declared(DECLARED_STEP, dict.fromkeys(("list",), DECLARED_STEP))
+    with pytest.raises(InvalidRequestError, match="CRITERIA_TOO_DEAR"):
+        verify_affordable(
+            parse_condition(text, LONG_LISTS),
+            WHOLE_MILLIONTHS,
+            LONG_LISTS,
+            declared=declared,
+            policy=make_policy(tick_ms=250, delay_ms=40),
+            work_per_second=WORK,
+        )
+    assert compiled == []
