@@ -128,7 +128,13 @@ class CensusNode:
             is_stopping=self.stopping.is_set,
         )
         self.keeping = Keeping(journal, self.book, samples, self._people, randomness)
-        self.charging = Charging(journal, self.book, verify_answerable=keys.answer, spend=self.slots.spend)
+        self.charging = Charging(
+            journal,
+            self.book,
+            verify_answerable=keys.answer,
+            verify_dictionary=self._verify_dictionary,
+            spend=self.slots.spend,
+        )
         self.released = ReleasedAnswers(journal, lambda: self.answers.held_back)
         self._reservations = Reservations()
         self._reserving = threading.Lock()

@@ -30,7 +30,7 @@ from broker_common.rpc.server import NodeServer, StopSignal, every, log_stages, 
 from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import SteadyClock
 from broker_common.storage.home import Home
-from broker_common.storage.journal import Journal
+from broker_common.storage.journal import Journal, Transaction
 from broker_common.storage.keyring import Keyring, log_signer
 from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
@@ -40,6 +40,7 @@ from broker_common.storage.source import Progress
 from broker_common.storage.source_plan import SourcePlan, plan_for
 from broker_common.storage.witnessing import CosignedNotes, WitnessStore
 from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.entries import Entry
 from census_node.config import CensusConfig
 from census_node.ledger.book import LedgerBook
 from census_node.ledger.passes import Passes
@@ -210,7 +211,14 @@ class CensusHome(AgencyHome[CensusState]):
             known = Known.read(self.loads.file(before), before) if before else Known.none()
             registry.write(self.loads.file(load), names, known.former_after(registry.cards))
             carry = Carry.between(known, registry.cards, registry.people.person_count, registry.people.household_count)
-            with_entry = self._book(journal).put_load(carry)
+            put = self._book(journal).put_load(carry)
+
+            def with_entry(transaction: Transaction[CensusState], entry: Entry) -> None:
+                # A policy may have been adopted while the source was read.
+                if transaction.state.policy is not None:
+                    verify_linkage(transaction.state.policy, dictionary.linkage)
+                put(transaction, entry)
+
             self.loads.put_in_force(
                 journal,
                 load,
@@ -292,7 +300,7 @@ class CensusHome(AgencyHome[CensusState]):
     def adopt(self, proposal: Proposal, confirmation: Confirmation | None = None) -> Done:
         """Put a proposed policy in force; see `operating.adopt`."""
         with self.journal() as journal:
-            return adopt(journal, proposal, self.policy_keys(), confirmation)
+            return adopt(journal, proposal, self.policy_keys(), self.dictionaries, confirmation)
 
     @property
     def _witness_store(self) -> WitnessStore | None:

@@ -156,7 +156,10 @@ def _replay(
         take=_each(census.take, quoted.take, partial(histories["census"].take, census_audit.state)),
     )
     census_audit.verify_signed(home)
-    check_dictionaries("census", parts["census"], census_audit.state.adoptions, census_audit.is_complete, findings)
+    linkages = check_dictionaries(
+        "census", parts["census"], census_audit.state.adoptions, census_audit.is_complete, findings
+    )
+    census.verify_linkages(linkages)
     logs: dict[str, LogAudit[Any]] = {"census": census_audit}
     steps = Steps(census, submitted_at, sent_at)
     # 2

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -37,6 +37,7 @@ from broker_common.tlog.entries import (
     parse_entry,
 )
 from broker_common.tlog.history import Ceiling
+from broker_common.values import Linkage
 
 # A cosigned answer goes out within two ticks, and a tick is a minute at most; after a start of the node as well.
 SUPPRESSED_AFTER_MS: Final = 600_000
@@ -156,6 +157,8 @@ class CensusLog:
         self._slots: tuple[int, tuple[str, ...]] = (-1, ())
         # By load: the census release that it is of.
         self._releases: dict[str, str] = {}
+        # The first entry that puts a load under this dictionary and a policy of this linkage in force together.
+        self._linked_at: dict[tuple[str, Linkage], int] = {}
         self._cosigned: dict[str, _Cosignatures] = {}
 
     def close(self) -> None:
@@ -178,8 +181,10 @@ class CensusLog:
             case Adopted():
                 for theirs in self._cosigned.values():
                     theirs.begin_policy()
+                self._take_linkage(entry)
             case Loaded() | Relinked():
                 self._releases[entry.event.load] = self.audit.state.release
+                self._take_linkage(entry)
             case Rostered():
                 self.rosters.append((entry.sequence, entry.event))
             case Released():
@@ -188,6 +193,18 @@ class CensusLog:
                 self.delivered_at[ticket] = entry.sequence
             case _:
                 pass
+
+    def _take_linkage(self, entry: Entry) -> None:
+        state = self.audit.state
+        if state.load and state.policy is not None:
+            self._linked_at.setdefault((state.dictionaries[state.load], state.policy.linkage), entry.sequence)
+
+    def verify_linkages(self, linkages: Mapping[str, Linkage]) -> None:
+        """Report every load that was in force under a policy of another linkage; `linkages` are those of dictionaries."""
+        for (dictionary, linkage), entry in self._linked_at.items():
+            found = linkages.get(dictionary, linkage)
+            if found != linkage:
+                self._findings.problem("LINKAGE_MIXED", "census", entry, f"{found} under {linkage}")
 
     def release_of(self, load: str) -> str:
         return self._releases.get(load, "")

@@ -59,6 +59,7 @@ CODES: Final[Mapping[str, str]] = {
     "CHARGE_DIFFERS": "the two agencies' logs name different questions, or different health agencies, for one ticket",
     "MANIFEST_DIFFERS": "a charge is for a sample, or places of a roster, that the health agency says that it did not send",
     "LINKAGE_DIFFERS": "the two agencies' records were not linked by the same chain at a charge",
+    "LINKAGE_MIXED": "a load's dictionary links records by something else than the policy that is in force over it",
     "ROSTER_NOT_SENT": "a roster came into force that the health agency says that it never sent",
     "ROSTER_DIFFERS": "a roster came into force that is not the one that the health agency says that it sent under this number",
     "REPORT_WRONG": "the charge that the health agency was shown is not in the census log",

@@ -11,6 +11,7 @@ import re
 from broker_common.audit.findings import Findings
 from broker_common.audit.handed_in import Part, UnreadableError
 from broker_common.crypto.commitments import hash_bytes
+from broker_common.query.dictionary import Dictionary
 from broker_common.query.dictionary_document import (
     MAX_DOCUMENT_BYTES,
     Adoption,
@@ -18,6 +19,7 @@ from broker_common.query.dictionary_document import (
     parse_dictionary_document,
 )
 from broker_common.tlog.replay import Adoptions
+from broker_common.values import Linkage
 
 _NAME = re.compile(r"dictionaries/([0-9a-f]{64})\.json")
 
@@ -32,8 +34,14 @@ def is_dictionary(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def check_dictionaries(role: str, part: Part, adoptions: Adoptions, is_complete: bool, findings: Findings) -> None:
-    """Check every file against the adoption that names it; `is_complete`: the log holds no other adoptions."""
+def check_dictionaries(
+    role: str, part: Part, adoptions: Adoptions, is_complete: bool, findings: Findings
+) -> dict[str, Linkage]:
+    """Check every file against the adoption that names it; `is_complete`: the log holds no other adoptions.
+
+    Gives by what records are linked under each dictionary whose document holds, by the dictionary's hash.
+    """
+    linkages: dict[str, Linkage] = {}
     handed_in = {match[1]: name for name, is_file in part.names() if is_file and (match := _NAME.fullmatch(name))}
     for document, (entry, event) in adoptions.items():
         if document not in handed_in:
@@ -41,21 +49,25 @@ def check_dictionaries(role: str, part: Part, adoptions: Adoptions, is_complete:
             continue
         try:
             data = part.read(handed_in[document], MAX_DOCUMENT_BYTES)
-            said = _adoption_in(data, document)
+            dictionary = _dictionary_in(data, document)
         except UnreadableError as error:
             findings.problem(error.code, role, entry, error.name)
         except ValueError as error:
             findings.problem("DICTIONARY_DIFFERS", role, entry, str(error))
         else:
-            if said != Adoption(version=event.version, dictionary=event.dictionary, document=event.document):
+            adoption = Adoption(version=event.version, dictionary=event.dictionary, document=event.document)
+            if adoption_of(dictionary, data) == adoption:
+                linkages[event.dictionary] = dictionary.linkage
+            else:
                 findings.problem("DICTIONARY_DIFFERS", role, entry, file_of(document))
     for document, name in handed_in.items():
         if is_complete and document not in adoptions:
             findings.problem("UNKNOWN_FILE", role, None, name)
+    return linkages
 
 
-def _adoption_in(data: bytes, document: str) -> Adoption:
-    """What a document of this hash says; nothing of another one is read."""
+def _dictionary_in(data: bytes, document: str) -> Dictionary:
+    """That of the document of this hash; nothing of another one is read."""
     if hash_bytes(data).hex() != document:
         raise ValueError("it is another one")
-    return adoption_of(parse_dictionary_document(data), data)
+    return parse_dictionary_document(data)

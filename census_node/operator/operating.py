@@ -13,6 +13,7 @@ from typing import Literal, Self
 from broker_common.crypto.signing import SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.policy import Policy
+from broker_common.storage.dictionaries import Dictionaries
 from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted, Reopened, Shutdown
@@ -47,6 +48,7 @@ def adopt(
     journal: Journal[CensusState],
     proposal: Proposal,
     policy_keys: Sequence[VerifyKey],
+    dictionaries: Dictionaries,
     confirmation: Confirmation | None = None,
 ) -> Done:
     """Put a proposed policy in force; the budget shuts the service down at once if nothing fits under it.
@@ -62,7 +64,7 @@ def adopt(
         if policy == before and adopted is not None and adopted.key_id == proposal.key_id:
             raise RefusedError("POLICY_IN_FORCE", what=policy.hash.hex())
         verify_subject(policy, transaction.state)
-        verify_linkage_kept(policy, transaction.state)
+        verify_linkage_kept(policy, transaction.state, dictionaries)
         weaker = () if before is None else policy.weakens(before)
         if weaker and confirmation is None:
             raise RefusedError("POLICY_WEAKER", problem="; ".join(weakness.text for weakness in weaker))

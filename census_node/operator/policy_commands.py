@@ -197,7 +197,7 @@ def propose(home: Path, as_json: bool, source: Path | None, **settings: Any) -> 
             raise RefusedError("POLICY_IN_FORCE", what=proposed.hash.hex())
         # Before it is signed: nobody could adopt it.
         verify_subject(proposed, state)
-        verify_linkage_kept(proposed, state)
+        verify_linkage_kept(proposed, state, opened.dictionaries)
         meaning = consequences(proposed, state)
         warnings = (*meaning.warnings, *delay_warnings(proposed, opened.config.people))
         return proposed, replace(meaning, warnings=warnings)

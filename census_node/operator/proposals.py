@@ -21,6 +21,7 @@ from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.language import joined, phrase
 from broker_common.privacy.accounting import answers_left, price
 from broker_common.privacy.policy import MAX_POLICY_BYTES, NEWEST_FORMAT, Policy, parse_policy, parse_signed_policy
+from broker_common.storage.dictionaries import Dictionaries
 from broker_common.storage.durable import make_folder, replace_file
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import MAX_TEXT_CHARACTERS
@@ -145,14 +146,19 @@ def verify_subject(policy: Policy, state: CensusState) -> None:
         raise RefusedError("SUBJECT_FIXED", subject=state.subject)
 
 
-def verify_linkage_kept(policy: Policy, state: CensusState) -> None:
+def verify_linkage_kept(policy: Policy, state: CensusState, dictionaries: Dictionaries) -> None:
     """Return only if this policy links records as they were linked when something was loaded.
 
     Raises:
         RefusedError: LINKAGE_FIXED.
+        InternalError: INTEGRITY, the dictionary of the load cannot be read.
     """
-    if state.policy is not None and state.load and policy.linkage != state.policy.linkage:
-        raise RefusedError("LINKAGE_FIXED", name=state.policy.linkage)
+    if not state.load:
+        return
+    # A load without a policy was under its dictionary's.
+    fixed = state.policy or dictionaries.of_load(state, state.load)
+    if policy.linkage != fixed.linkage:
+        raise RefusedError("LINKAGE_FIXED", name=fixed.linkage)
 
 
 @dataclass(frozen=True, slots=True)

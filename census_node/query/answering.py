@@ -26,8 +26,9 @@ from broker_common.errors import BrokerError, InternalError, InvalidRequestError
 from broker_common.privacy.opening import make_opening
 from broker_common.privacy.table_laplace import add_noise
 from broker_common.query.answer import pad_answer
+from broker_common.query.dictionary import Dictionary
 from broker_common.query.messages import parse_message
-from broker_common.query.question import question_from_wire
+from broker_common.query.question import Question, question_from_wire
 from broker_common.stages import stage
 from broker_common.storage.journal import Checkpointed, Journal
 from broker_common.tlog.census_state import CensusState, ChargedTicket
@@ -121,7 +122,7 @@ class Answers:
         body = _ticket_of(pending)
         # SECURITY: by the charge's load and what its own values mean, whatever is in force by now.
         registry = self._registry(pending.load)
-        question = question_from_wire(body.question, registry.dictionary)
+        question = _question_of(body, registry.dictionary)
         with stage("counting"):
             # SECURITY: the only place where language is looked at, after the charge is durable.
             return ExactCounts(self._passes.count(kept.active, counted(registry, question)))
@@ -187,6 +188,17 @@ def _ticket_of(pending: Pending) -> ticket_pb2.Ticket:
         return parse_message(ticket_pb2.Ticket, pending.signed_ticket)
     except InvalidRequestError as error:
         raise InternalError("INTEGRITY", problem="the ticket of a charged answer is damaged") from error
+
+
+def _question_of(body: ticket_pb2.Ticket, dictionary: Dictionary) -> Question:
+    """What a charged ticket asks. One that names no dictionary is of before there were any to name."""
+    # SECURITY: under another dictionary other people would be counted.
+    if body.census_dictionary not in {b"", dictionary.hash}:
+        raise InternalError("INTEGRITY", problem="a charged question is not of its load's dictionary")
+    try:
+        return question_from_wire(body.question, dictionary)
+    except InvalidRequestError as error:
+        raise InternalError("INTEGRITY", problem="a charged question is damaged") from error
 
 
 def _sealed(

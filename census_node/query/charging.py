@@ -17,6 +17,7 @@ from broker_common.crypto.commitments import SALT_BYTES, commit_active
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.accounting import price
 from broker_common.privacy.policy import Policy
+from broker_common.query.ticket import VerifiedTicket
 from broker_common.stages import stage
 from broker_common.storage.journal import Journal
 from broker_common.tlog.census_state import CensusState
@@ -97,12 +98,17 @@ class Charging:
         book: LedgerBook,
         *,
         verify_answerable: Callable[[], object],
+        verify_dictionary: Callable[[VerifiedTicket], object],
         spend: Callable[[int], object],
     ) -> None:
-        """`verify_answerable` raises while no answer could be made; `spend` is told of a slot that serves nobody else any more."""
+        """`verify_answerable` raises while no answer could be made, `verify_dictionary` unless the load in force is under the ticket's.
+
+        `spend` is told of a slot that serves nobody else any more.
+        """
         self._journal = journal
         self._book = book
         self._verify_answerable = verify_answerable
+        self._verify_dictionary = verify_dictionary
         self._spend = spend
 
     def charge_of(self, claim: Claim) -> Charge | None:
@@ -123,6 +129,8 @@ class Charging:
         with stage("charging"), self._journal.transaction() as transaction:
             state = transaction.state
             policy = _verify_still_good(state, sample, max(at_ms, state.time_ms))
+            # SECURITY: the answer is counted under the dictionary of this load, whose values may be other ones.
+            self._verify_dictionary(sample.ticket)
             step = self._book.step(
                 transaction,
                 kept.decided,

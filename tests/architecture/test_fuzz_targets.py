@@ -57,6 +57,7 @@ EXEMPT = {
     "health_node.node:verify_fits": "takes a policy that was read, and a number",
     "census_node.operator.proposals:verify_subject": "takes a policy that was read, and a state",
     "census_node.operator.proposals:verify_linkage_kept": "takes a policy that was read, and a state",
+    "broker_common.audit.census_log:CensusLog.verify_linkages": "takes what was read of documents",
     "broker_common.privacy.policy:verify_linkage": "takes a policy that was read, and a dictionary's word",
 }
 

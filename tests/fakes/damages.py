@@ -6,6 +6,7 @@ verifier. The part `seen` is nothing that is handed in: it is what stands in the
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,12 +19,14 @@ from fakes.history import START_MS, Asked, Exports, History, SignedLog
 from fakes.randomness import SeededRandomness
 from tripartite.v1 import answer_pb2, quote_pb2
 
-from broker_common.audit.dictionaries import is_dictionary
+from broker_common.audit.dictionaries import file_of, is_dictionary
 from broker_common.audit.documents import MAX_DOCUMENT_BYTES, ReceiptFile, parse_receipt_file
 from broker_common.audit.log_export import COSIGNED, WITNESSED
+from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.privacy.accounting import price
 from broker_common.privacy.table_laplace import margin
+from broker_common.query.dictionary_document import dictionary_document
 from broker_common.query.quote import sign_quote
 from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import Delivered, Refused, Shutdown
@@ -1301,6 +1304,31 @@ def _() -> Exports:
     history.forward(asked)
     history.charge(asked)
     return finished(history, asked)
+
+
+BY_ADDRESS = {"accounting": "per_person", "subject": "household", "linkage": "household"}
+
+
+@damage("load_linked_otherwise_than_its_policy", ("LINKAGE_MIXED", "census", 13))
+def _() -> Exports:
+    history, by_address = honest(), dataclasses.replace(logs.DICTIONARY, version=2, linkage="household")
+    history.write_census(logs.dictionary_adopted(by_address))
+    history.write_census(logs.loaded("load2", dictionary=by_address.hash.hex()))
+    history.cosign()
+    exports, document = history.exports(), dictionary_document(by_address)
+    exports["census"][file_of(hash_bytes(document).hex())] = document
+    return exports
+
+
+@damage("policy_linked_otherwise_than_the_load", ("LINKAGE_MIXED", "census", 6))
+def _() -> Exports:
+    history = History(rules=logs.policy(**BY_ADDRESS))
+    for role, write in (("census", history.write_census), ("health", history.write_health)):
+        for event in (*logs.beginning(role), logs.loaded()):
+            write(event)
+    history.write_census(logs.adopted(history.rules))
+    history.cosign()
+    return history.exports()
 
 
 def after_rosters(history: History) -> Exports:

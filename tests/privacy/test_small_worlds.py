@@ -192,6 +192,8 @@ OF_ADDRESSES = tuple((sample, sample) for sample in subsets(("x1", "z")))
 # They move to z's, or each of them to an address of their own.
 ADDRESS_LEFT: Load = (Row("z", 0, 1), Row("z", 1, 1), Z)
 PART: Load = (X1, Row("y", 1, 2), Z)
+# Nobody lived there but them, and z does afterwards.
+THEN_Z_S: Load = (Row("x1", 2, 0),)
 _HERE, _NOT = frozenset({"x1"}), frozenset[str]()
 ADDRESS_IN_SAMPLES = ((_NOT, _NOT), (_HERE, _NOT), (_HERE, _HERE))
 # y's card stands in x's row, too; y has another one.
@@ -536,6 +538,14 @@ UNCLAIMED = [
         "by address, a household absent, which moves to z's",
         french(AT_ONE_ADDRESS, ADDRESS_LEFT, who="xz"),
         french((Z,), (Z,), who="z"),
+        2,
+        samples=OF_ADDRESSES,
+        policy=ADDRESS,
+    ),
+    hr(
+        "by address, a household absent, whose address is z's afterwards",
+        french(AT_ONE_ADDRESS, THEN_Z_S, who="xz"),
+        french((Z,), THEN_Z_S, who="xz"),
         2,
         samples=OF_ADDRESSES,
         policy=ADDRESS,

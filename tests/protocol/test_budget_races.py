@@ -20,6 +20,7 @@ from broker_common.privacy.accounting import price
 from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.privacy.policy import Policy
 from broker_common.rpc.server import StopSignal
+from broker_common.storage.dictionaries import Dictionaries
 from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted, Entry, Event, Released, Shutdown
@@ -429,7 +430,8 @@ def adopt(world: World, policy: Policy, *, confirmed: bool = False) -> None:
     """The operator's command, from a process of its own."""
     keys = world.secrets
     confirmation = Confirmation("a drill", keys.operator) if confirmed else None
-    operating.adopt(world._census_journal(), make_proposal(policy, keys.policy), [keys.policy.verify_key], confirmation)
+    proposal, dictionaries = make_proposal(policy, keys.policy), Dictionaries(world.census_folder)
+    operating.adopt(world._census_journal(), proposal, [keys.policy.verify_key], dictionaries, confirmation)
 
 
 @pytest.fixture

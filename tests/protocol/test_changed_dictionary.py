@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from fakes.dictionaries import CENSUS_DICTIONARY, CHANGES, HEALTH_DICTIONARY, relabelled
 from fakes.registries import write_registry
-from fakes.world import RELEASE, RESEARCHER, World, make_policy
+from fakes.world import RELEASE, RESEARCHER, Order, World, make_policy
 from tripartite.v1 import ticket_pb2
 
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
@@ -18,6 +18,8 @@ from broker_common.query.dictionary_document import parse_dictionary_document
 from broker_common.query.question import Cell, Question
 from broker_common.storage.dictionaries import Dictionaries
 from broker_common.storage.loads import LoadFolder
+from census_node.query.admission import SampleAttempt
+from census_node.registry.joining import JoinedRoster
 from census_node.registry.registry import OpenRegistries
 from health_node.node import HealthNode
 
@@ -173,6 +175,50 @@ def test_a_question_of_the_dictionary_before_is_refused_with_what_changed(
     assert "'mother_tongue'" in error.hint if role == "census" else "'sex'" in error.hint
     assert len(world.charges()) == 0
     node.verify(world.order().submission, RESEARCHER, world.policy)
+
+
+def admitted_in_spite_of(world: World, order: Order, change: Change) -> SampleAttempt:
+    """A sample whose question is read before a load under another dictionary, and whose roster is joined with that load."""
+    messages, census = world.messages(world.sample(order)), world.census
+    usable = census.rosters.usable
+
+    def after_a_load(health: str, number: int) -> JoinedRoster:
+        world.adopt_census_dictionary(next_version(CENSUS_DICTIONARY, change))
+        world.load_census()
+        return usable(health, number)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(census.rosters, "usable", after_a_load)
+        return world.admit(messages)
+
+
+@EVERY_CHANGE
+def test_a_question_read_under_the_dictionary_before_is_not_charged(world: World, change: Change) -> None:
+    """Nothing else than the dictionary tells that it is of the load before."""
+    admitted, census = admitted_in_spite_of(world, world.order(change=about_french), change), world.census
+    with pytest.raises(RefusedError) as caught:
+        census.charging.charge(admitted, census.keeping.keep(admitted), at_ms=world.clock())
+    assert (caught.value.code, caught.value.ends_ticket) == ("DICTIONARY_CHANGED", True)
+    assert "'mother_tongue'" in caught.value.hint
+    assert len(world.charges()) == 0
+
+
+@EVERY_CHANGE
+def test_a_charge_that_is_not_of_its_loads_dictionary_is_never_counted(
+    world: World, change: Change, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However it came about, it is lost, for the operator to see; the node starts and answers others."""
+    order = world.order(change=about_french)
+    admitted, census = admitted_in_spite_of(world, order, change), world.census
+    monkeypatch.setattr(census.charging, "_verify_dictionary", lambda _ticket: None)
+    charge = census.charging.charge(admitted, census.keeping.keep(admitted), at_ms=world.clock())
+    with pytest.raises(InternalError, match="not of its load's dictionary") as caught:
+        census.answers.make(charge, census.journal.prove(charge.index))
+    assert caught.value.stops_node
+    world.crash_census()
+    assert world.census.recover() == []
+    assert world.census.answers.lost == {order.hash.hex()}
+    world.verify_honest_query()
 
 
 # --- what may be adopted ---------------------------------------------------------------------------------------------

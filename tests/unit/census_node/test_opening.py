@@ -31,8 +31,10 @@ from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
 from broker_common.privacy.accounting import price
 from broker_common.privacy.policy import Policy
+from broker_common.storage.dictionaries import adopt_dictionary
 from broker_common.storage.journal import Transaction
 from broker_common.storage.linkage_keys import NextKey
+from broker_common.storage.source_plan import SourcePlan
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import (
     Adopted,
@@ -74,7 +76,9 @@ def home(tmp_path: Path) -> CensusHome:
     made.register(HEALTH.card)
     made.register(ALICE.card, projects=["study"])
     (tmp_path / "keys" / "identity.key").write_text(CENSUS.signing(Purpose.IDENTITY).to_text())
-    made.adopt_dictionary(DICTIONARY)
+    with made.journal() as journal:
+        # The one that the fakes' loads are under. No census data could be loaded under it.
+        adopt_dictionary(journal, made.dictionaries, DICTIONARY, CENSUS.signing(Purpose.IDENTITY))
     return made
 
 
@@ -316,3 +320,34 @@ def test_a_load_after_one_that_was_changed_is_refused(loading: CensusHome, damag
     # The file itself, from a backup, is all that is needed.
     file.write_bytes(content)
     loading.load(source, "2022")
+
+
+# --- by what records are linked --------------------------------------------------------------------------------------
+
+BY_ADDRESS = policy(accounting="per_person", subject="household", linkage="household")
+
+
+def test_a_policy_of_another_linkage_that_is_adopted_while_a_load_is_read_refuses_the_load(loading: CensusHome) -> None:
+    """Whichever is first in the log stands: the policy."""
+
+    def adopt(plan: SourcePlan) -> SourcePlan:
+        loading.adopt(make_proposal(BY_ADDRESS, POLICY_KEY))
+        return plan
+
+    with pytest.raises(InvalidRequestError) as caught:
+        loading.load(write_source(loading, {CARDS[0]: "p"}), "2021", watch=adopt)
+    assert caught.value.code == "LOAD_REFUSED"
+    assert "linkage complementary, and the policy in force has linkage household" in caught.value.text
+    assert kinds(loading)[-1:] == [Adopted]
+    assert state_of(loading).load == ""
+
+
+def test_a_policy_of_another_linkage_than_the_load_is_not_adopted(loading: CensusHome) -> None:
+    """Also the first one: the load is in force by its dictionary's linkage."""
+    loading.load(write_source(loading, {CARDS[0]: "p"}), "2021")
+    before = log_of(loading)
+    with pytest.raises(RefusedError, match="LINKAGE_FIXED") as caught:
+        loading.adopt(make_proposal(BY_ADDRESS, POLICY_KEY))
+    assert "complementary" in caught.value.text
+    assert log_of(loading) == before
+    loading.adopt(make_proposal(policy(), POLICY_KEY))
