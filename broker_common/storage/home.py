@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
-from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError
+from broker_common.errors import InternalError, InvalidRequestError, RefusedError
 from broker_common.storage.durable import exclusive, is_held, make_folder, replace_file
 
 ValueT = TypeVar("ValueT")
@@ -264,7 +264,7 @@ class Home:
         """Remember whether the load of the block came into force, for whoever watches the node."""
         try:
             yield
-        except BrokerError:
+        except Exception:
             (self.path / _LOAD_REFUSED).touch(mode=0o600)
             raise
         (self.path / _LOAD_REFUSED).unlink(missing_ok=True)

@@ -8,6 +8,7 @@ there are or whether anything changed.
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.entries import Entry, Loaded, Relinked
 from broker_common.tlog.replay import StoreState
 from broker_common.values import Randomness
+
+SPILLED = ".source-spill-"
+"""How the name of a folder begins, in the home, where a database sorts rows of people during a load."""
 
 _ID_BYTES = 8
 _CHUNK_BYTES = 1 << 20
@@ -68,6 +72,8 @@ class LoadFolder:
             # Left by a load that was killed.
             for unfinished in self.path.glob(".*.part*"):
                 unfinished.unlink(missing_ok=True)
+            for spilled in self.path.parent.glob(f"{SPILLED}*"):
+                shutil.rmtree(spilled)
             yield randomness(_ID_BYTES).hex()
 
     def put_in_force(

@@ -4,8 +4,8 @@ Rows are given out in batches. DuckDB and PostgreSQL cannot write meanwhile, sho
 result themselves, so that memory depends on a batch; another driver does as it does. A query's rows are ordered by all
 of their columns, so that a row has the same number at every load, whatever order the database finds them in. What a
 value is, is decided by its type: text, a whole number or a date where the dictionary has one, a list of texts for
-several values. Drivers quote values in their errors, so nobody is told what they say, except of a query that names what
-is not there: that is said before a row is read.
+several values. Drivers quote values in their errors, so these are told by their type alone. DuckDB and PostgreSQL look
+at a query before they evaluate any row: what they refuse then they quote from the query.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 import duckdb
@@ -26,6 +26,7 @@ import duckdb
 from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import ColumnType, shown
 from broker_common.storage.home import Home
+from broker_common.storage.loads import SPILLED
 from broker_common.storage.source import (
     MAX_LINE_BYTES,
     ROWS_PER_CHUNK,
@@ -47,10 +48,9 @@ _DUCKDB_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "allow_community_extensions": "false",
-    # What does not fit goes to a folder in the home that is removed afterwards.
+    # What does not fit goes to a folder in the home that is removed afterwards; after a kill, by the next load.
     "memory_limit": "2GiB",
 }
-_SPILL = ".source-spill-"
 # Of what a database says of a query.
 _MAX_SAID_CHARACTERS = 200
 
@@ -115,7 +115,7 @@ class DatabaseSource:
         except _LostError as error:
             refuse(
                 f"the database stopped after {done} rows of the query of {self._name} ({error})",
-                "See its own log, and load again.",
+                "Try the query with the database's own tools, or see its log; then load again.",
             )
         if not total:
             self._manner.kind.refuse_none()
@@ -215,15 +215,13 @@ def _duckdb(home: Path, file: Path) -> Iterator[Session]:
     if not file.is_file():
         refuse(f"the database {file.name} is missing", f"Put it there: {file}.")
     refused = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException, duckdb.SyntaxException)
-    with TemporaryDirectory(prefix=_SPILL, dir=home) as spill, ExitStack() as stack:
+    with TemporaryDirectory(prefix=SPILLED, dir=home) as spill, ExitStack() as stack:
         settings = {**_DUCKDB_SETTINGS, "temp_directory": spill}
-        try:
+        with _by_type_alone(failed=duckdb.Error):
             engine = stack.enter_context(duckdb.connect(str(file), read_only=True, config=settings))
             # SECURITY: the query reads this database and nothing else, whatever stands in a view of it.
             engine.execute("set enable_external_access = false")
             engine.execute("set lock_configuration = true")
-        except duckdb.Error as error:
-            raise _LostError(type(error).__name__) from None
         yield _Cursor(engine, refused, duckdb.Error)
 
 
@@ -238,9 +236,13 @@ def _driver(module: str, connection: str) -> Iterator[Session]:
     except Exception as error:  # noqa: BLE001 - each driver has errors of its own
         refuse(f"{shown(module)} cannot connect ({type(error).__name__})", "Check what the connection leads to.")
     try:
-        yield _Cursor(opened.cursor(), (driver.DatabaseError,), driver.Error)
+        with _by_type_alone():
+            cursor = opened.cursor()
+        # SECURITY: nothing says what a database behind a driver evaluates first, nor which of its errors quote a value.
+        yield _Cursor(cursor, refused=(), failed=Exception)
     finally:
-        opened.close()
+        with _by_type_alone():
+            opened.close()
 
 
 class _Cursor:
@@ -252,21 +254,15 @@ class _Cursor:
         self._failed = failed
 
     def names(self, query: str) -> list[str]:
-        try:
+        with _by_type_alone(self._refused, self._failed):
             self._cursor.execute(query)
-        except self._refused as error:
-            raise _RefusedQueryError(_said(error)) from None
-        except self._failed as error:
-            raise _LostError(type(error).__name__) from None
-        return [str(column[0]) for column in self._cursor.description]
+            return [str(column[0]) for column in self._cursor.description]
 
     def rows(self, query: str) -> Iterator[Sequence[Row]]:
-        try:
+        with _by_type_alone(failed=self._failed):
             self._cursor.execute(query)
             while batch := self._cursor.fetchmany(ROWS_PER_CHUNK):
                 yield batch
-        except self._failed as error:
-            raise _LostError(type(error).__name__) from None
 
 
 @contextmanager
@@ -281,8 +277,9 @@ def _postgresql(connection: str) -> Iterator[Session]:
         except (OSError, ValueError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             refuse(f"PostgreSQL cannot be reached ({type(error).__name__})", "Check what the connection leads to.")
         try:
-            transaction = opened.transaction(isolation="repeatable_read", readonly=True)
-            runner.run(transaction.start())
+            with _by_type_alone():
+                transaction = opened.transaction(isolation="repeatable_read", readonly=True)
+                runner.run(transaction.start())
             yield _Postgresql(runner, opened)
         finally:
             # Nothing was written: there is nothing to end.
@@ -299,31 +296,30 @@ class _Postgresql:
     def names(self, query: str) -> list[str]:
         import asyncpg  # noqa: PLC0415 - as above
 
-        try:
+        with _by_type_alone((asyncpg.SyntaxOrAccessError,)):
             prepared = self._runner.run(self._opened.prepare(query))
-        except asyncpg.SyntaxOrAccessError as error:
-            raise _RefusedQueryError(_said(error)) from None
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            _lost(error)
-        return [attribute.name for attribute in prepared.get_attributes()]
+            return [attribute.name for attribute in prepared.get_attributes()]
 
     def rows(self, query: str) -> Iterator[Sequence[Row]]:
-        import asyncpg  # noqa: PLC0415 - as above
-
-        try:
+        with _by_type_alone():
             cursor = self._runner.run(_cursor(self._opened, query))
             while batch := self._runner.run(cursor.fetch(ROWS_PER_CHUNK)):
                 yield batch
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            _lost(error)
 
 
 async def _cursor(opened: Any, query: str) -> Any:
     return await opened.cursor(query)
 
 
-def _lost(error: Exception) -> NoReturn:
-    raise _LostError(type(error).__name__) from None
+@contextmanager
+def _by_type_alone(refused: tuple[type[Exception], ...] = (), failed: type[Exception] = Exception) -> Iterator[None]:
+    """Errors of a driver are told by their type, unless they are among those that only quote the query."""
+    try:
+        yield
+    except refused as error:
+        raise _RefusedQueryError(_said(error)) from None
+    except failed as error:
+        raise _LostError(type(error).__name__) from None
 
 
 def _said(error: Exception) -> str:

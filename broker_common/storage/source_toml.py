@@ -34,6 +34,7 @@ PEOPLE_TABLE = "people"
 # Of source.toml; a code list of its own has a file of its own.
 _MAX_BYTES = 1 << 20
 _PRIVATE_MODE = 0o600
+_WRITTEN_BY_OTHERS = 0o022
 _PRIVATE = "Give it to its owner alone: chmod 600 {path}."
 
 DATE_FORMS = ("iso", "yyyymmdd", "dd/mm/yyyy", "mm/dd/yyyy", "dd-mm-yyyy", "dd.mm.yyyy")
@@ -217,6 +218,14 @@ class _Table:
         path = self.home / self.text(key)
         if not path.is_file():
             self.wrong(key, f"the file that {key} names is missing", f"Put it there: {path}.")
+        # SECURITY: it decides what is read with the agency's access, and what its codes mean.
+        found = path.stat()
+        if found.st_mode & _WRITTEN_BY_OTHERS or found.st_uid not in {0, os.geteuid(), self.home.stat().st_uid}:
+            self.wrong(
+                key,
+                f"others can write the file that {key} names",
+                f"Let it belong to whoever owns the home, and let nobody else write it: chmod go-w {path}.",
+            )
         return path
 
 

@@ -70,6 +70,7 @@ def own_home(folder: Path, text: str, files: Mapping[str, str | bytes] | None = 
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
+        path.chmod(0o644)
     path = folder / "source.toml"
     path.write_text(text, "utf-8")
     os.chmod(path, 0o600)  # noqa: PTH101

@@ -57,6 +57,17 @@ def problem(home: Home) -> str:
     return caught.value.details["problem"]
 
 
+@pytest.mark.parametrize("error", [RefusedError("LOADING"), OSError("no space"), ZeroDivisionError()])
+def test_load_that_fails_is_remembered_whatever_ended_it(home: Home, error: Exception) -> None:
+    """Whoever watches the node hears of a bug as of a wrong file, until a load succeeds."""
+    with pytest.raises(type(error)), home.noting_refused_load():
+        raise error
+    assert home.is_load_refused
+    with home.noting_refused_load():
+        pass
+    assert not home.is_load_refused
+
+
 def test_settings_are_read_with_their_types(home: Home) -> None:
     """What is written is what is used, what is left out has its default."""
     write(home, 'origin = "x.test/log"\n[limits]\nopen_queries = 3\n')

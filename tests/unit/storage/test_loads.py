@@ -231,8 +231,12 @@ def test_what_a_killed_load_left_is_swept_away(folder: LoadFolder, journal: Jour
     for path in left:
         path.write_bytes(b"half")
     (folder.path / "part.db").write_bytes(b"whole")
+    spilled = folder.path.with_name(".source-spill-x")
+    spilled.mkdir()
+    (spilled / "duckdb_temp_storage.tmp").write_bytes(b"1234567897 I21")
     with folder.loading(SeededRandomness("next")):
         assert {path.name for path in folder.path.iterdir()} == {f"{load}.db", "part.db"}
+        assert not spilled.exists()
     folder.verify(journal, load, commitments(journal))
 
 

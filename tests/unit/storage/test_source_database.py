@@ -209,7 +209,62 @@ def test_any_driver_of_python_can_be_asked(sqlite_home: Path) -> None:
     (sqlite_home / "source.toml").write_text(text.replace("sqlite3", "no_such_driver"), "utf-8")
     assert "no Python module no_such_driver" in refusal(sqlite_home).text
     (sqlite_home / "source.toml").write_text(text.replace("from people", "from peopel"), "utf-8")
-    assert "the database refuses the query of people: no such table: peopel" in refusal(sqlite_home).text
+    assert "the database stopped after 0 rows of the query of people (OperationalError)" in refusal(sqlite_home).text
+
+
+DRIVER = """
+import sqlite3
+
+class Error(Exception): pass
+class DatabaseError(Error): pass
+class DataError(DatabaseError): pass
+class ProgrammingError(DatabaseError): pass
+
+class Cursor:
+    def __init__(self, cursor, text):
+        self._cursor, self._text = cursor, text
+    @property
+    def description(self):
+        return self._cursor.description
+    def execute(self, query):
+        if "1 = 0" in query and self._text != "fetch":
+            raise {"data": DataError, "programming": ProgrammingError, "other": ValueError}[self._text](QUOTED)
+        return self._cursor.execute(query)
+    def fetchmany(self, size):
+        raise DataError(QUOTED)
+
+class Connection:
+    def __init__(self, text):
+        self._text, _, path = text.partition(" ")
+        self._connection = sqlite3.connect(path)
+    def cursor(self):
+        return Cursor(self._connection.cursor(), self._text)
+    def close(self):
+        self._connection.close()
+
+QUOTED = "invalid input syntax: TREMBLAY Marie 1000000001"
+connect = Connection
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "kind"),
+    [("data", "DataError"), ("programming", "ProgrammingError"), ("other", "ValueError"), ("fetch", "DataError")],
+)
+def test_what_a_driver_says_is_never_told(
+    sqlite_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str, kind: str
+) -> None:
+    """A database may evaluate rows before it is asked for one, and raise in any class: the class alone is told."""
+    (tmp_path / "quoting_driver.py").write_text(DRIVER, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    path = sqlite_home / "keys" / "own"
+    path.write_text(f"{when} {path.read_text('utf-8')}", "utf-8")
+    toml = sqlite_home / "source.toml"
+    toml.write_text(toml.read_text("utf-8").replace("python:sqlite3", "python:quoting_driver"), "utf-8")
+    error = refusal(sqlite_home)
+    assert f"the database stopped after 0 rows of the query of people ({kind})" in error.text
+    assert "TREMBLAY" not in error.text + error.hint
+    assert "1000000001" not in error.text + error.hint
 
 
 def test_type_that_changes_half_way_is_told_with_its_row(
@@ -312,6 +367,20 @@ def test_wrong_query_of_postgresql_is_told_without_a_value(asking: Path, query: 
     error = refusal(asking)
     assert said in error.text
     assert "female" not in error.text + error.hint
+
+
+def test_bytes_that_are_no_text_are_told_by_their_kind(
+    tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that knows no encoding gives out what it has, and its driver has no error for that."""
+    asyncio.run(_execute(server, "create database plain template template0 encoding 'SQL_ASCII' locale 'C'"))
+    address = server.replace("/postgres?", "/plain?")
+    asyncio.run(_execute(address, statements(array="array[{}]")))
+    asyncio.run(_execute(address, r"update people set card = E'TREMBLAY\xC9'"))
+    monkeypatch.setenv("OWN_DATA", address)
+    error = refusal(home_of(tmp_path / "home", "postgresql", 'connection = "env:OWN_DATA"'))
+    assert "the database stopped after 0 rows of the query of people" in error.text
+    assert "TREMBLAY" not in error.text + error.hint
 
 
 def test_connection_that_dies_half_way_is_told(asking: Path, server: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
 
@@ -149,6 +150,43 @@ def test_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
         assert "chmod 600" in caught.value.hint
     (home / "source.toml").chmod(0o400)
     plan_of(home)
+
+
+@pytest.mark.parametrize("mode", [0o664, 0o646])
+def test_file_that_others_can_write_decides_nothing(tmp_path: Path, mode: int) -> None:
+    """Neither what is asked of a database nor what codes mean; what it says may be read."""
+    codes, query = tmp_path / "sex.csv", tmp_path / "people.sql"
+    codes.write_text("own,published\n1,male\n", "utf-8")
+    query.write_text("select 1", "utf-8")
+    coded = HEAD + f'[people.columns]\nsex = {{ name = "s", codes_file = "{codes}" }}\n' + STAYS
+    asked = DATABASE.replace('query = "select 1"', f'query_file = "{query}"') + 'connection = "env:X"\n' + STAYS
+    home = own_home(tmp_path / "home", asked)
+    for path, text, key in ((codes, coded, "codes_file"), (query, asked, "query_file")):
+        path.chmod(mode)
+        error = refusal(text, home)
+        assert f"others can write the file that {key} names" in error.text
+        assert "chmod go-w" in error.hint
+        path.chmod(0o644)
+        parse_source_toml(text.encode(), home, IDS, DICTIONARY)
+
+
+def test_file_of_another_account_decides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever owns it may write it at any time; root may anyway."""
+    query = tmp_path / "people.sql"
+    query.write_text("select 1", "utf-8")
+    text = DATABASE.replace('query = "select 1"', f'query_file = "{query}"') + 'connection = "env:X"\n' + STAYS
+    home = own_home(tmp_path / "home", text)
+    parse_source_toml(text.encode(), home, IDS, DICTIONARY)
+    owners = {query: 4711}
+    stat = Path.stat
+    monkeypatch.setattr(Path, "stat", lambda path, **words: _owned(stat(path, **words), owners.get(path)))
+    assert "others can write the file that query_file names" in refusal(text, home).text
+    owners[home] = 4711
+    parse_source_toml(text.encode(), home, IDS, DICTIONARY)
+
+
+def _owned(found: os.stat_result, owner: int | None) -> os.stat_result:
+    return found if owner is None else os.stat_result((*found[:4], owner, *found[5:]))
 
 
 def test_census_names_person_and_household() -> None:
