@@ -372,7 +372,7 @@ def test_wrong_query_of_postgresql_is_told_without_a_value(asking: Path, query: 
 def test_bytes_that_are_no_text_are_told_by_their_kind(
     tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server that knows no encoding gives out what it has, and its driver has no error for that."""
+    """A server that knows no encoding holds any bytes: neither they nor what stands beside them is told."""
     asyncio.run(_execute(server, "create database plain template template0 encoding 'SQL_ASCII' locale 'C'"))
     address = server.replace("/postgres?", "/plain?")
     asyncio.run(_execute(address, statements(array="array[{}]")))
