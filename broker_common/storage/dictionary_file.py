@@ -51,7 +51,7 @@ from broker_common.query.dictionary import (
     shown,
 )
 from broker_common.storage.code_lists import made_code, read_code_list, read_text, verify_codes, wrong_at
-from broker_common.storage.durable import SHARED_FILE, replace_file
+from broker_common.storage.durable import replace_file
 from broker_common.storage.toml_places import Places
 from broker_common.values import Linkage
 
@@ -128,8 +128,8 @@ def copy_dictionary(path: Path, folder: Path) -> None:
     codes = [column.get("codes") for table in tables for column in table["columns"].values()]
     try:
         for name in sorted({each for each in codes if isinstance(each, str)}):
-            replace_file(folder / name, (path.parent / name).read_bytes(), mode=SHARED_FILE)
-        replace_file(folder / FILE_NAME, path.read_bytes(), mode=SHARED_FILE)
+            replace_file(folder / name, (path.parent / name).read_bytes())
+        replace_file(folder / FILE_NAME, path.read_bytes())
     except OSError as error:
         raise InternalError("STORE_FAILED") from error
 

@@ -47,7 +47,7 @@ from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.replay import replay
 
 PRICE = price(30)
-READY = 9
+READY = 10
 """Entries in the journal of the fixture: opened, announced, two registered, adopted, loaded, a roster, slots, one charge."""
 
 
@@ -471,11 +471,11 @@ TAMPERINGS = {
     "entry respelled": [
         """update entries set entry = cast(replace(cast(entry as text), '"alice"', ' "alice"') as blob)"""
     ],
-    "entry repeated at the end": ["insert into entries select 9, entry from entries where sequence = 8"],
-    "rubbish appended": ["insert into entries values (9, x'7b7d')"],
+    "entry repeated at the end": ["insert into entries select 10, entry from entries where sequence = 9"],
+    "rubbish appended": ["insert into entries values (10, x'7b7d')"],
     "head deleted": ["delete from head"],
     "checkpoint emptied": ["update head set checkpoint = ''"],
-    "checkpoint altered": ["update head set checkpoint = replace(checkpoint, char(10) || '9', char(10) || '5')"],
+    "checkpoint altered": ["update head set checkpoint = replace(checkpoint, char(10) || '10', char(10) || '5')"],
     "summary altered": ["update head set state = replace(state, '\"answers\":1', '\"answers\":0')"],
     "summary emptied": ["update head set state = ''"],
 }
@@ -547,9 +547,9 @@ def test_a_log_that_shrinks_under_a_running_node_stops_it(path: Path) -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        "insert into entries values (9, x'7b7d')",
         "insert into entries values (10, x'7b7d')",
-        "insert into entries select 9, entry from entries where sequence = 8",
+        "insert into entries values (10, x'7b7d')",
+        "insert into entries select 10, entry from entries where sequence = 9",
     ],
 )
 def test_entries_forged_under_a_running_node_stop_it(path: Path, statement: str) -> None:

@@ -25,7 +25,8 @@ SIGNED_NOTE = re.compile(
 )
 STATUS_KEYS = [
     *("state", "accounting", "max_belief", "param", "answers", "worst_charged", "worst_belief"),
-    *("people_charged", "people_exhausted", "log_size", "policy_hash", "rosters"),
+    *("people_charged", "people_exhausted", "log_size", "policy_hash"),
+    *("dictionary", "dictionary_adopted", "dictionary_changed", "rosters"),
 ]
 ANSWER_KEYS = [
     *("query_id", "noisy_count", "margin_95", "cells", "scale", "epsilon", "question", "where", "fraction", "project"),
@@ -360,20 +361,21 @@ def test_a_shutdown_by_the_operator_is_durable_and_can_be_repeated(tmp_path: Pat
     """`census shutdown` works with the node down, says so in JSON, and logs one entry however often it is given."""
     deployment = make(tmp_path / "deployment", population=10)
     first = deployment.run("census", "shutdown", "--reason", "end of the study", "--json").result
-    assert first == {"state": "shutdown", "log_size": 7}
+    assert first == {"state": "shutdown", "log_size": 8}
     assert deployment.json("census", "shutdown", "--reason", "once more") == first
     event = deployment.events("census")[-1]
     assert list(event) == ["key_id", "note", "reason", "signature", "type"]
     assert (event["type"], event["reason"], event["note"]) == ("shutdown", "operator", "end of the study")
     assert deployment.json("census", "status")["state"] == "shutdown"
-    assert deployment.json("census", "reopen", "--reason", "another study") == {"state": "serving", "log_size": 8}
+    assert deployment.json("census", "reopen", "--reason", "another study") == {"state": "serving", "log_size": 9}
     assert deployment.json("census", "status")["state"] == "serving"
 
 
 def test_health_status_counts_people_and_questions(served: Deployment, stopped: Deployment) -> None:
     """`health status --json` works with the node up and down."""
     keys = ["organisation", "serving", "release", "tickets", "open", "log_size", "people", "places"]
-    keys += ["least_forward_delay_ms", "policy", "roster", "linkage", "dictionary", "dictionary_changed"]
+    keys += ["tables", "least_forward_delay_ms", "policy", "roster", "linkage"]
+    keys += ["dictionary", "dictionary_adopted", "dictionary_changed"]
     up, down = served.run("health", "status", "--json").result, stopped.json("health", "status")
     assert list(up) == list(down) == keys
     assert (up["serving"], down["serving"]) == (True, False)

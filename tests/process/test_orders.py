@@ -100,7 +100,7 @@ def test_a_stricter_policy_is_adopted_and_a_weaker_one_takes_the_operator(stoppe
     assert census(stopped, "policy", "adopt", stricter[:8]).result == {
         "policy_hash": stricter,
         "state": "serving",
-        "log_size": 7,
+        "log_size": 8,
     }
     assert log_of(stopped)[-1] | {"document": "", "signature": "", "key_id": ""} == {
         "type": "adopted",
@@ -121,7 +121,7 @@ def test_a_stricter_policy_is_adopted_and_a_weaker_one_takes_the_operator(stoppe
     )
     assert (needless.code, needless.error["code"]) == (3, "INVALID_VALUE")
     assert log_of(stopped) == before
-    assert census(stopped, "policy", "adopt", weaker, "--confirm", "--reason", "a new study").result["log_size"] == 8
+    assert census(stopped, "policy", "adopt", weaker, "--confirm", "--reason", "a new study").result["log_size"] == 9
     adopted = log_of(stopped)[-1]
     assert (adopted["note"], bool(adopted["confirmation"])) == ("a new study", True)
     again = census(stopped, "policy", "adopt", weaker)
