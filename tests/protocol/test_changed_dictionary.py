@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 from fakes.dictionaries import CENSUS_DICTIONARY, CHANGES, HEALTH_DICTIONARY, relabelled
+from fakes.pair import Pair
 from fakes.registries import write_registry
 from fakes.world import RELEASE, RESEARCHER, Order, World, make_policy
-from tripartite.v1 import ticket_pb2
+from tripartite.v1 import health_service_pb2, ticket_pb2
 
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
+from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary import Dictionary
+from broker_common.query.dictionary_changes import Change as DictionaryChange
+from broker_common.query.dictionary_changes import changes
 from broker_common.query.dictionary_document import parse_dictionary_document
 from broker_common.query.question import Cell, Question
 from broker_common.storage.dictionaries import Dictionaries
+from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
+from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.health_state import HealthState
 from census_node.query.admission import SampleAttempt
 from census_node.registry.joining import JoinedRoster
 from census_node.registry.registry import OpenRegistries
-from health_node.node import HealthNode
+from health_node.node import HealthNode, LoadReplacedError, Verified
 
 FRENCH = Question("mother_tongue", (Cell(("French",)),))
 EVERY_CHANGE = pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
@@ -219,6 +227,109 @@ def test_a_charge_that_is_not_of_its_loads_dictionary_is_never_counted(
     assert world.census.recover() == []
     assert world.census.answers.lost == {order.hash.hex()}
     world.verify_honest_query()
+
+
+# --- a load between a check and what follows from it -----------------------------------------------------------------
+
+
+@EVERY_CHANGE
+async def test_a_question_is_not_accepted_on_a_load_that_it_was_not_verified_on(
+    world: World, monkeypatch: pytest.MonkeyPatch, change: Change
+) -> None:
+    """Its criteria would mean something else, or nothing: it is verified again, and refused with nothing in the log."""
+    pair, order = Pair(world), world.order()
+    node, verify, loads = pair.node, pair.node.verify, list[str]()
+
+    def loading_behind(request: health_service_pb2.SubmitRequest, caller: str, policy: Policy) -> Verified:
+        verified = verify(request, caller, policy)
+        assert not loads, "verified twice under a dictionary that it was not written with"
+        world.adopt_health_dictionary(node, next_version(HEALTH_DICTIONARY, change))
+        loads.append(world.load_health(len(world.people)))
+        return verified
+
+    monkeypatch.setattr(node, "verify", loading_behind)
+    assert await pair.submit(order) == "DICTIONARY_CHANGED"
+    assert loads
+    assert not world.verify_health_log().tickets
+
+
+def test_a_load_of_the_same_dictionary_is_verified_against_as_well(world: World) -> None:
+    """What was declared for it may be otherwise; the question then stands for the load that was checked last."""
+    node, order = world.open_health(), world.order()
+    verified = node.verify(order.submission, RESEARCHER, world.policy)
+    load = world.load_health(len(world.people))
+    with pytest.raises(LoadReplacedError):
+        node.accept(order.submission, verified)
+    again = node.verify(order.submission, RESEARCHER, world.policy)
+    assert node.accept(order.submission, again).load == again.load == load
+
+
+def test_before_the_first_load_every_question_is_told_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it speaks of: nothing is declared for any table yet."""
+    node, order = world.open_health(), world.order()
+    with node.journal.reading() as state:
+        monkeypatch.setattr(state, "load", "")
+    with pytest.raises(RefusedError, match="No health data has been loaded"):
+        node.verify(order.submission, RESEARCHER, world.policy)
+
+
+# --- the journal is not held meanwhile -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", ["census", "health"])
+def test_documents_are_read_and_compared_while_others_use_the_journal(
+    world: World, monkeypatch: pytest.MonkeyPatch, role: str
+) -> None:
+    """A long list takes a while: nobody waits for who fetches it, or asks with the one before. Each pair is compared once."""
+    health, order = world.open_health(), world.order()
+    if role == "census":
+        world.adopt_census_dictionary(next_version(CENSUS_DICTIONARY, CHANGES["renamed"]))
+        world.load_census()
+    else:
+        world.adopt_health_dictionary(health, next_version(HEALTH_DICTIONARY, CHANGES["renamed"]))
+        world.load_health(len(world.people))
+    node = world.census if role == "census" else health
+    done: list[str] = []
+
+    def from_another_thread(what: str) -> None:
+        """Fails if the journal is held."""
+        with ThreadPoolExecutor(1) as threads:
+            assert threads.submit(lambda: _acquired(node.journal)).result(), f"the journal is held: {what}"
+        done.append(what)
+
+    document = Dictionaries.document
+
+    def reading(dictionaries: Dictionaries, name: str) -> bytes:
+        from_another_thread("document")
+        return document(dictionaries, name)
+
+    def comparing(old: Dictionary, new: Dictionary) -> Sequence[DictionaryChange]:
+        from_another_thread("changes")
+        return changes(old, new)
+
+    monkeypatch.setattr(Dictionaries, "document", reading)
+    monkeypatch.setattr("broker_common.storage.dictionaries.changes", comparing)
+    node.dictionary_to_publish(b"")
+    assert done == ["document"]
+
+    def hand_in() -> None:
+        if role == "census":
+            world.census._verify_dictionary(order.verified)
+        else:
+            health.verify(order.submission, RESEARCHER, world.policy)
+
+    for _ in range(3):
+        with pytest.raises(RefusedError, match="DICTIONARY_CHANGED"):
+            hand_in()
+    assert done.count("changes") == 1
+
+
+def _acquired(journal: Journal[CensusState] | Journal[HealthState]) -> bool:
+    """Whether this thread may have the journal at once."""
+    is_free = journal._lock.acquire(blocking=False)
+    if is_free:
+        journal._lock.release()
+    return is_free
 
 
 # --- what may be adopted ---------------------------------------------------------------------------------------------
