@@ -1,8 +1,9 @@
 """Values of people in a table of their own: one row for each value that a person has, in any order.
 
 The table is read once, before people, and kept in arrays: a hash of the id, the place of the code, and the number of the
-row, 24 bytes a row and about 50 while they are sorted. Ids are compared in their one spelling (`id_forms`). A value that a person has twice counts once. A row whose id no
-row of people has is left out as wrong: where many are, the two tables hold different ids.
+row, 24 bytes a row and about 50 while they are sorted. Ids are compared in their one spelling (`id_forms`). A value that a
+person has twice counts once. A row whose id no row of people has is left out as wrong: where many are, the two tables hold
+different ids. Its rows are counted apart from those of people.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from broker_common.crypto.id_forms import parse_ids
 from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, Column
-from broker_common.storage.source import RejectedRows, ascending_order
+from broker_common.storage.source import ValueRows, ascending_order
 from broker_common.storage.source_mapping import Rows, WordReader
 from broker_common.storage.source_toml import OwnColumn
 from broker_common.storage.source_values import GrowingArray
@@ -40,8 +41,8 @@ class TableBeside:
         self._lines = self._places
         self._is_used: NDArray[np.bool_] = np.zeros(0, np.bool_)
 
-    def prepare(self, rejected: RejectedRows) -> None:
-        """Read the table. Rows that cannot be read are added to `rejected`.
+    def prepare(self, counts: ValueRows) -> None:
+        """Read the table, and count its rows.
 
         Raises:
             InvalidRequestError: LOAD_REFUSED.
@@ -49,7 +50,7 @@ class TableBeside:
         hashes: GrowingArray[np.uint64] = GrowingArray(np.dtype(">u8"))
         places: GrowingArray[np.uint32] = GrowingArray(np.dtype(np.uint32))
         lines: GrowingArray[np.uint32] = GrowingArray(np.dtype(np.uint32))
-        for chunk in self._rows.chunks(rejected):
+        for chunk in self._rows.chunks(counts.rejected):
             names = [text.strip() for text in chunk.columns[self._own.id]]
             names = ["" if name in self._missing else name for name in names]
             ids, wrong_ids = parse_ids(names, self._id_form)
@@ -57,10 +58,13 @@ class TableBeside:
             for at, text in enumerate(texts):
                 if MULTI_VALUE_SEPARATOR in text:
                     wrong[at] = "has several values, and a row of a table of its own has one"
-            wrong |= wrong_ids
+            # As of people: a row without an id is that, whatever else is wrong with it.
+            wrong = {at: problem for at, problem in (wrong | wrong_ids).items() if names[at]}
             for at in sorted(wrong):
-                rejected.add(chunk.lines[at], wrong[at])
+                counts.rejected.add(chunk.lines[at], wrong[at])
             kept = [at for at, name in enumerate(names) if name and texts[at] and at not in wrong]
+            counts.without_card += names.count("")
+            counts.without_value += sum(bool(name) and not text for name, text in zip(names, texts, strict=True))
             hashes.add(b"".join(map(_hash, ids[kept].tolist())))
             places.add(np.fromiter((self._positions[texts[at]] for at in kept), np.uint32, len(kept)))
             lines.add(np.fromiter((chunk.lines[at] for at in kept), np.uint32, len(kept)))
@@ -89,10 +93,11 @@ class TableBeside:
             )
         return texts
 
-    def settle(self, rejected: RejectedRows) -> None:
+    def settle(self, counts: ValueRows) -> None:
         """Reject the rows whose id nobody had."""
+        counts.of_people = int(np.count_nonzero(self._is_used))
         for line in np.sort(self._lines[~self._is_used]).tolist():
-            rejected.add(line, _NOBODY)
+            counts.rejected.add(line, _NOBODY)
 
 
 def _hash(name: bytes) -> bytes:
