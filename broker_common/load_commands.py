@@ -13,7 +13,7 @@ from broker_common.cli import rejections_text
 from broker_common.language import said
 from broker_common.query.dictionary import listed
 from broker_common.storage.load_figures import Change, Changes, CodeChange, LoadFigures, changes_between
-from broker_common.storage.source import RejectedRows
+from broker_common.storage.source import RejectedRows, ValueRows
 
 check_option = click.option("--check", is_flag=True, help=texts.CHECK_HELP)
 
@@ -24,6 +24,27 @@ def rejections_json(rejected: RejectedRows) -> list[dict[str, Any]]:
         {"line": place.number, "reason": reason} | ({"file": place.file} if place.file else {})
         for place, reason in rejected.placed
     ]
+
+
+def values_json(rejected: RejectedRows) -> dict[str, Any]:
+    """What was read of each column whose values stand in a table of their own, as programs read it."""
+    return {
+        name: _value_figures(counts)
+        | {"rejected": counts.rejected.count, "rejections": rejections_json(counts.rejected)}
+        for name, counts in rejected.values.items()
+    }
+
+
+def _value_figures(counts: ValueRows) -> dict[str, int]:
+    return {key: getattr(counts, key) for key in ("rows", "of_people", "without_card", "without_value")}
+
+
+def _values_text(rejected: RejectedRows) -> str:
+    lines = []
+    for name, counts in rejected.values.items():
+        lines.append(said(texts.VALUES, column=name, rejected=counts.rejected.count, **_value_figures(counts)))
+        lines.append(rejections_text(counts.rejected.placed, counts.rejected.count))
+    return "\n".join(filter(None, lines))
 
 
 class EventCounts(Protocol):
@@ -102,8 +123,11 @@ def load_text(
 ) -> str:
     """What is said of a load, for a person."""
     tables = events or {}
-    lines = [head, rejections_text(rejected.placed, rejected.count), events_text(tables)]
-    if rejected.count or any(counts.rejected.count for counts in tables.values()):
+    lines = [head, rejections_text(rejected.placed, rejected.count)]
+    lines += [_values_text(rejected), events_text(tables)]
+    parts = [rejected, *(table.rejected for table in tables.values())]
+    parts += [values.rejected for values in rejected.values.values()]
+    if any(part.count for part in parts):
         lines.append(said(texts.REJECTED_FILE, file=str(file)))
     lines.append(_changes_text(changes))
     if is_check:

@@ -15,6 +15,7 @@ CODES_VANISHED = "  {of}: no row has these codes any more: {codes}"
 CODES_APPEARED = "  {of}: these codes are new: {codes}"
 MUCH = "WARNING: {count} of these changed by much. Make sure that the load is whole before you rely on it."
 EVENTS = "  {table}: {loaded:,} events of {rows:,} rows; {without_card:,} have no id, {of_nobody:,} are of nobody, {rejected:,} were left out as wrong"
+VALUES = "  {column}: {of_people:,} values of people in {rows:,} rows; {without_card:,} have no id, {without_value:,} have no value, {rejected:,} were left out as wrong"
 OF_NOBODY = (
     "  WARNING: most events of {table} are of nobody. Is the id of both tables the same, and written in one way?"
 )

@@ -41,6 +41,7 @@ from broker_common.load_commands import (
     events_json,
     load_text,
     rejections_json,
+    values_json,
 )
 from broker_common.privacy.delays import declared_at_least
 from broker_common.privacy.policy import Policy
@@ -175,6 +176,7 @@ def load(
         "rejections": rejections_json(rejected),
         "places": report.declared.places,
         "places_taken": report.places,
+        "values": values_json(rejected),
         "events": events,
         "least_forward_delay_ms": report.declared.least_forward_delay_ms,
         "policy": problem,

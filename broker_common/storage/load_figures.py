@@ -13,7 +13,7 @@ import io
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -189,6 +189,10 @@ class RejectedOfTable:
     path: Path
     file: TextIO
     table: str
+
+    def of(self, column: str) -> RejectedOfTable:
+        """The lines of a table that holds the values of this column."""
+        return replace(self, table=column)
 
     def write(self, rejection: Rejection) -> None:
         """One more line.

@@ -246,9 +246,13 @@ class RejectedRows:
     files are counted through: each begins where the one before ended.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, column: str = "") -> None:
+        """Of people or events, or of the values of this column, in a table of their own."""
         self.counted_by = "line"
         self.count = 0
+        # By column: its values where they stand in a table of their own, beside these rows.
+        self.values: dict[str, ValueRows] = {}
+        self._column = column
         self._unended_lines: set[int] = set()
         self._kept: list[tuple[int, str]] = []
         self._files: list[RowsOfFile] = []
@@ -261,6 +265,13 @@ class RejectedRows:
     def report_to(self, report: Report) -> None:
         """From here on every rejected row is written there."""
         self._report = report
+
+    def of_values(self, column: str) -> ValueRows:
+        """What the values of a column, in a table of their own, are counted with."""
+        self.values[column] = ValueRows(column)
+        if self._report is not None:
+            self.values[column].rejected.report_to(self._report.of(column))
+        return self.values[column]
 
     def file(self, name: str) -> RowsOfFile:
         """What the next file of several rejects its rows with."""
@@ -314,6 +325,8 @@ class RejectedRows:
     def verify_few(self, rows: int, max_rejected: int | None = None) -> None:
         """Stops a load that rejects more than `max_rejected`, or, without one, more than the tolerated share.
 
+        Of the values beside these rows as well, each table by its own rows.
+
         Raises:
             InvalidRequestError: LOAD_REFUSED.
         """
@@ -322,10 +335,13 @@ class RejectedRows:
         if self.count > allowed:
             place, reason = self.placed[0]
             told = f" Every wrong row stands in {self._report.path}." if self._report is not None else ""
+            whose = f"the {rows} rows of {self._column}" if self._column else f"its {rows} rows"
             refuse(
-                f"{self.count} of its {rows} rows are wrong and {allowed} would be tolerated; {place}: {reason}",
+                f"{self.count} of {whose} are wrong and {allowed} would be tolerated; {place}: {reason}",
                 f"It may be the wrong file. If it is the right one, --max-rejected admits more wrong rows.{told}",
             )
+        for values in self.values.values():
+            values.rejected.verify_few(values.rows, max_rejected)
 
     def _verify_ended(self, line: int, reason: str) -> None:
         if line in self._unended_lines:
@@ -370,7 +386,27 @@ class Report(Protocol):
         """Where the operator finds them."""
         ...
 
+    def of(self, column: str) -> Report:
+        """The report of a table that holds the values of this column."""
+        ...
+
     def write(self, rejection: Rejection) -> None: ...
+
+
+class ValueRows:
+    """Counts the rows of a table that holds the values of one column: one for each value that a person has."""
+
+    def __init__(self, column: str) -> None:
+        self.rejected = RejectedRows(column)
+        # Of an id that some row of people has.
+        self.of_people = 0
+        self.without_card = 0
+        # With an id, and nothing wrong.
+        self.without_value = 0
+
+    @property
+    def rows(self) -> int:
+        return self.of_people + self.without_card + self.without_value + self.rejected.count
 
 
 @dataclass(frozen=True, slots=True)

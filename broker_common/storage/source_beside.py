@@ -1,8 +1,9 @@
 """Values of people in a table of their own: one row for each value that a person has, in any order.
 
 The table is read once, before people, and kept in arrays: a hash of the id, the place of the code, and the number of the
-row, 24 bytes a row and about 50 while they are sorted. A value that a person has twice counts once. A row whose id no
-row of people has is left out as wrong: where many are, the two tables write ids differently.
+row, 24 bytes a row and about 50 while they are sorted. Ids are compared in their one spelling (`id_forms`). A value that a
+person has twice counts once. A row whose id no row of people has is left out as wrong: where many are, the two tables hold
+different ids. Its rows are counted apart from those of people.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from broker_common.crypto.id_forms import parse_ids
 from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, Column
-from broker_common.storage.source import RejectedRows, ascending_order
+from broker_common.storage.source import ValueRows, ascending_order
 from broker_common.storage.source_mapping import Rows, WordReader
 from broker_common.storage.source_toml import OwnColumn
 from broker_common.storage.source_values import GrowingArray
@@ -25,8 +27,9 @@ _NOBODY = "is of an id that no row of people has"
 class TableBeside:
     """The values of one column, by id."""
 
-    def __init__(self, rows: Rows, column: Column, own: OwnColumn, missing: frozenset[str]) -> None:
+    def __init__(self, rows: Rows, column: Column, own: OwnColumn, missing: frozenset[str], id_form: str) -> None:
         self._rows = rows
+        self._id_form = id_form
         self._own = own
         self._missing = missing
         self._reader = WordReader(column, own)
@@ -38,8 +41,8 @@ class TableBeside:
         self._lines = self._places
         self._is_used: NDArray[np.bool_] = np.zeros(0, np.bool_)
 
-    def prepare(self, rejected: RejectedRows) -> None:
-        """Read the table. Rows that cannot be read are added to `rejected`.
+    def prepare(self, counts: ValueRows) -> None:
+        """Read the table, and count its rows.
 
         Raises:
             InvalidRequestError: LOAD_REFUSED.
@@ -47,20 +50,22 @@ class TableBeside:
         hashes: GrowingArray[np.uint64] = GrowingArray(np.dtype(">u8"))
         places: GrowingArray[np.uint32] = GrowingArray(np.dtype(np.uint32))
         lines: GrowingArray[np.uint32] = GrowingArray(np.dtype(np.uint32))
-        for chunk in self._rows.chunks(rejected):
-            ids = [text.strip() for text in chunk.columns[self._own.id]]
+        for chunk in self._rows.chunks(counts.rejected):
+            names = [text.strip() for text in chunk.columns[self._own.id]]
+            names = ["" if name in self._missing else name for name in names]
+            ids, wrong_ids = parse_ids(names, self._id_form)
             texts, wrong = self._reader.read(chunk.columns[self._own.name])
             for at, text in enumerate(texts):
                 if MULTI_VALUE_SEPARATOR in text:
                     wrong[at] = "has several values, and a row of a table of its own has one"
+            # As of people: a row without an id is that, whatever else is wrong with it.
+            wrong = {at: problem for at, problem in (wrong | wrong_ids).items() if names[at]}
             for at in sorted(wrong):
-                rejected.add(chunk.lines[at], wrong[at])
-            kept = [
-                at
-                for at, name in enumerate(ids)
-                if name and name not in self._missing and texts[at] and at not in wrong
-            ]
-            hashes.add(b"".join(_hash(ids[at]) for at in kept))
+                counts.rejected.add(chunk.lines[at], wrong[at])
+            kept = [at for at, name in enumerate(names) if name and texts[at] and at not in wrong]
+            counts.without_card += names.count("")
+            counts.without_value += sum(bool(name) and not text for name, text in zip(names, texts, strict=True))
+            hashes.add(b"".join(map(_hash, ids[kept].tolist())))
             places.add(np.fromiter((self._positions[texts[at]] for at in kept), np.uint32, len(kept)))
             lines.add(np.fromiter((chunk.lines[at] for at in kept), np.uint32, len(kept)))
         halves = hashes.take().reshape(-1, 2)
@@ -72,7 +77,9 @@ class TableBeside:
 
     def texts(self, ids: Sequence[str]) -> list[str]:
         """The published codes of the people with these ids, joined."""
-        halves = np.frombuffer(b"".join(map(_hash, ids)), ">u8").astype(np.uint64).reshape(-1, 2)
+        # Nobody's values are those of a wrong id, whose row the loader rejects.
+        spelt, _ = parse_ids(ids, self._id_form)
+        halves = np.frombuffer(b"".join(map(_hash, spelt.tolist())), ">u8").astype(np.uint64).reshape(-1, 2)
         begins = np.searchsorted(self._high, halves[:, 0], "left")
         ends = np.searchsorted(self._high, halves[:, 0], "right")
         texts = [""] * len(ids)
@@ -86,11 +93,12 @@ class TableBeside:
             )
         return texts
 
-    def settle(self, rejected: RejectedRows) -> None:
+    def settle(self, counts: ValueRows) -> None:
         """Reject the rows whose id nobody had."""
+        counts.of_people = int(np.count_nonzero(self._is_used))
         for line in np.sort(self._lines[~self._is_used]).tolist():
-            rejected.add(line, _NOBODY)
+            counts.rejected.add(line, _NOBODY)
 
 
-def _hash(name: str) -> bytes:
-    return hashlib.blake2b(name.encode("utf-8"), digest_size=16).digest()
+def _hash(name: bytes) -> bytes:
+    return hashlib.blake2b(name, digest_size=16).digest()

@@ -12,7 +12,7 @@ from datetime import date
 from typing import Protocol
 
 from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, Column, ColumnType, shown
-from broker_common.storage.source import Chunk, Progress, RejectedRows, Wanted
+from broker_common.storage.source import Chunk, Progress, RejectedRows, ValueRows, Wanted
 from broker_common.storage.source_toml import DATE_FORMS, OwnColumn, OwnTable
 
 _YEAR_FIRST = re.compile(r"(?P<y>[0-9]{4})(?P<m>[0-9]{2})(?P<d>[0-9]{2})")
@@ -46,15 +46,15 @@ class Rows(Protocol):
 class BesidePeople(Protocol):
     """A column of several values whose values stand in a table of their own."""
 
-    def prepare(self, rejected: RejectedRows) -> None:
-        """Read that table, before people."""
+    def prepare(self, counts: ValueRows) -> None:
+        """Read that table, before people, and count its rows."""
         ...
 
     def texts(self, ids: Sequence[str]) -> list[str]:
         """The published codes of the people with these ids."""
         ...
 
-    def settle(self, rejected: RejectedRows) -> None:
+    def settle(self, counts: ValueRows) -> None:
         """Reject what was about nobody, after people."""
         ...
 
@@ -86,17 +86,17 @@ class MappedSource:
         self._beside = beside
 
     def chunks(self, rejected: RejectedRows, *, progress: Progress | None = None) -> Iterator[Chunk]:
-        """The rows that can be read and mean something, in order. The others are added to `rejected`.
+        """The rows that can be read and mean something, in order. The others are added to `rejected`, and tables of values are counted there.
 
         Raises:
             InvalidRequestError: LOAD_REFUSED.
         """
-        for source in self._beside.values():
-            source.prepare(rejected)
+        for name, source in self._beside.items():
+            source.prepare(rejected.of_values(name))
         for chunk in self._rows.chunks(rejected, progress=progress):
             yield from self._mapped(chunk, rejected)
-        for source in self._beside.values():
-            source.settle(rejected)
+        for name, source in self._beside.items():
+            source.settle(rejected.values[name])
 
     def _mapped(self, chunk: Chunk, rejected: RejectedRows) -> Iterator[Chunk]:
         columns: dict[str, Sequence[str]] = {}

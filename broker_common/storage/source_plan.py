@@ -79,7 +79,7 @@ def plan_for(home: Path, source: Path | None, ids: Collection[str], dictionary: 
         InvalidRequestError: LOAD_REFUSED.
     """
     if source is None and (home / FILE_NAME).exists():
-        return OwnPlan(home, read_source_toml(home, ids, dictionary))
+        return OwnPlan(home, read_source_toml(home, ids, dictionary), dictionary.id_form)
     return PlainPlan(source or home / _PEOPLE_FILE, ids)
 
 
@@ -111,6 +111,7 @@ class OwnPlan:
 
     home: Path
     tables: Mapping[str, OwnTable]
+    id_form: str
 
     def people(self, columns: Collection[Column]) -> Source:
         own = self.tables[PEOPLE_TABLE]
@@ -129,7 +130,7 @@ class OwnPlan:
         own = table.columns[column.name]
         wanted = [Wanted(own.id), Wanted(own.name, column, is_own=True, separator=own.separator)]
         assert own.rows is not None  # noqa: S101
-        return TableBeside(self._rows(column.name, own.rows, wanted, EVENTS), column, own, table.missing)
+        return TableBeside(self._rows(column.name, own.rows, wanted, EVENTS), column, own, table.missing, self.id_form)
 
     def _rows(
         self, name: str, rows: OwnFiles | OwnQuery, wanted: Collection[Wanted], kind: RowKind

@@ -21,7 +21,6 @@ from broker_common.query.dictionary import (
     Column,
     ColumnType,
     Dictionary,
-    listed,
     nearest,
     shown,
 )
@@ -44,6 +43,7 @@ ENCODINGS = {"utf-8": "utf-8", "latin-1": "latin-1", "windows-1252": "cp1252"}
 _ROWS = ("files", "delimiter", "encoding", "database", "connection", "query", "query_file")
 _WORDS = ("missing", "dates", "separator")
 _TABLE = (*_ROWS, "id", *_WORDS, "columns", "codes")
+_CODES_FILE_HAS = "Each line has two fields, own and published, with a comma between them."
 _COLUMN = ("name", "codes_file", *_WORDS, *_ROWS, "id")
 # The keys of a census's ids, by their logical names.
 _ID_KEYS = {"health_card": "id", "person_id": "person", "household_id": "household"}
@@ -374,32 +374,50 @@ def _own_codes(column: Column, own: _Table, coded: _Table) -> Mapping[str, str] 
     for key in table.content:
         published = table.text(key, "")
         if published and published not in column.positions:
-            near = nearest(published, column.values, quote=True)
-            table.wrong(key, f"{shown(published)} is no published code of {column.name}", f"Nearest: {near}.")
+            if key == "codes_file":
+                _refuse_file_of_codes(table, column.name)
+            table.wrong(key, *_no_code(published, column))
         if key.strip() in codes:
             table.wrong(key, "this code stands there twice, but for outer spaces", "Leave one of them out.")
         codes[key.strip()] = published
     return codes
 
 
+def _no_code(published: str, column: Column) -> tuple[str, str]:
+    near = column.nearest(published)
+    return f"{shown(published)} is no published code of {column.name}", f"Nearest: {near}."
+
+
+def _refuse_file_of_codes(table: _Table, column: str) -> NoReturn:
+    people_or_events, codes = ".".join(table.path[:-2]), ".".join(table.path)
+    table.wrong(
+        "codes_file",
+        f"each line of [{codes}] is a code, and codes_file belongs to the column",
+        f'Write {column} = {{ name = "…", codes_file = "…" }} below [{people_or_events}.columns], and leave [{codes}] out.',
+    )
+
+
 def _codes_of_file(column: Column, own: _Table) -> Mapping[str, str]:
     path = own.own_file("codes_file")
     codes: dict[str, str] = {}
     rejected = RejectedRows()
+    remedies: dict[int, str] = {}
     try:
         for chunk in CsvSource(path, ("own", "published")).chunks(rejected):
             for line, code, published in zip(
                 chunk.lines, chunk.columns["own"], chunk.columns["published"], strict=True
             ):
                 if published and published not in column.positions:
-                    rejected.add(line, f"{shown(published)} is no published code of {column.name}")
+                    problem, remedies[line] = _no_code(published, column)
+                    rejected.add(line, problem)
                 elif code.strip() in codes:
                     rejected.add(line, "its own code stands there twice")
+                    remedies[line] = "Leave one of them out."
                 else:
                     codes[code.strip()] = published
     except InvalidRequestError as error:
         own.wrong("codes_file", f"{path.name}: {error.details['problem']}", error.details["remedy"])
     if rejected.count:
         line, reason = rejected.first[0]
-        own.wrong("codes_file", f"{path.name}, line {line}: {reason}", f"It has {listed(('own', 'published'))}.")
+        own.wrong("codes_file", f"{path.name}, line {line}: {reason}", remedies.get(line, _CODES_FILE_HAS))
     return codes

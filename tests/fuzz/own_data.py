@@ -75,7 +75,7 @@ def _parse_rows(data: bytes) -> None:
     path.write_bytes(data)
     rejected = RejectedRows()
     try:
-        plan = OwnPlan(path.parent, {"people": _table(path.name)})
+        plan = OwnPlan(path.parent, {"people": _table(path.name)}, DICTIONARY.id_form)
         for chunk in plan.people(DICTIONARY.columns).chunks(rejected):
             require(set(chunk.columns) == set(PUBLISHED), "the columns are the published ones")
             for column in DICTIONARY.columns:

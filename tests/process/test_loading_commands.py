@@ -101,7 +101,9 @@ def test_wrong_rows_are_reported_with_line_and_reason_and_the_rest_is_loaded(
     outcome = load(deployment, role, write(tmp_path / "people.csv", lines), "--release", "2012")
     report = outcome.result
     loaded = "loaded" if role == "health" else "linked"
-    of_declared = ["places", "places_taken", "events", "least_forward_delay_ms", "policy"] if role == "health" else []
+    of_declared = (
+        ["places", "places_taken", "values", "events", "least_forward_delay_ms", "policy"] if role == "health" else []
+    )
     of_reading = ["rejections_file", "changed", "check"]
     assert list(report) == [
         "release",

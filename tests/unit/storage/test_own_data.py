@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,10 @@ import pytest
 from fakes.own_data import DICTIONARY, PEOPLE, PUBLISHED, STAYS, own_home, plan_of, rows_of
 from fakes.parquet import write_parquet
 
+from broker_common.crypto.id_forms import parse_ids
 from broker_common.errors import InvalidRequestError
+from broker_common.load_commands import load_text, values_json
+from broker_common.storage.load_figures import watching
 from broker_common.storage.source import RejectedRows
 from broker_common.storage.source_mapping import WordReader
 from broker_common.storage.source_plan import plan_for
@@ -208,6 +212,15 @@ def test_csv_and_parquet_may_be_parts_of_one_table(tmp_path: Path) -> None:
     assert "p-2.parquet: its column Sexe holds DECIMAL" in refusal(home).text
 
 
+# Of the fake ids no check digit is right.
+IN_DIGITS = replace(DICTIONARY, id_form="digits")
+
+
+def in_digits(text: str) -> str:
+    """This source.toml with ids of that form."""
+    return text.replace("ontario_health_card", "digits")
+
+
 BESIDE = OWN.replace('diagnosis = "Diagnostics"', 'diagnosis = { name = "dx", files = ["dx.csv"], id = "who" }')
 
 
@@ -222,18 +235,68 @@ def test_values_may_stand_in_a_table_of_their_own(tmp_path: Path) -> None:
         "1000000001;x;martian",
         "",
     ]
-    home = own_home(tmp_path / "home", BESIDE, {**FILES, "dx.csv": "\n".join(lines)})
-    text = (home / "source.toml").read_text("utf-8")
-    (home / "source.toml").write_text(
-        text.replace('files = ["dx.csv"]', 'files = ["dx.csv"], delimiter = ";"'), "utf-8"
-    )
+    text = BESIDE.replace('files = ["dx.csv"]', 'files = ["dx.csv"], delimiter = ";"')
+    home = own_home(tmp_path / "home", in_digits(text), {**FILES, "dx.csv": "\n".join(lines)})
     rejected = RejectedRows()
-    rows = people_of(home, rejected)
+    rows = rows_of(plan_of(home, IN_DIGITS).people(DICTIONARY.columns), PUBLISHED, rejected)
+    values_of = rejected.values["diagnosis"].rejected
     assert rows == by_codes([row if row[0] else (*row[:4], "") for row in PEOPLE])
-    assert [(str(place), reason) for place, reason in rejected.placed] == [
+    assert [(str(place), reason) for place, reason in values_of.placed] == [
         ("line 10 of dx.csv", "is of an id that no row of people has"),
         ("line 11 of dx.csv", "diagnosis (dx) holds a code that source.toml gives no published code"),
     ]
+
+
+def test_values_and_people_are_counted_apart(tmp_path: Path) -> None:
+    """Each table has its own rows, and its own limit; every row of the table of values is in one of its figures."""
+    values = ["1000000001,asthme", ",asthme", "NA,martian", "1000000001,", "1000000001,NA", "1000000099,E11"]
+    values += ["1000000001,martian", "1000000005", *["1000000001,x"] * 150]
+    home = own_home(tmp_path / "home", in_digits(BESIDE), {**FILES, "dx.csv": "\n".join(["who,dx", *values, ""])})
+    rejected = RejectedRows()
+    with watching(tmp_path) as watch:
+        plan = watch.over(plan_of(home, IN_DIGITS))
+        rows_of(plan.people(DICTIONARY.columns), PUBLISHED, rejected)
+    assert rejected.count == 0
+    assert values_json(rejected)["diagnosis"] | {"rejections": []} == {
+        "rows": len(values),
+        "of_people": 1,
+        "without_card": 2,
+        "without_value": 2,
+        "rejected": 153,
+        "rejections": [],
+    }
+    said = load_text("Loaded.", rejected, watch.path, None, is_check=False)
+    assert "diagnosis: 1 values of people in 158 rows; 2 have no id, 2 have no value, 153 were left out" in said
+    assert "line 7 of dx.csv: is of an id that no row of people has" in said
+    assert "Every row that was left out stands in" in said
+    assert watch.path.read_text("utf-8").count("\ndiagnosis,dx.csv,line,") == 153
+    rejected.verify_few(5, 153)
+    with pytest.raises(InvalidRequestError, match="153 of the 158 rows of diagnosis are wrong and 100 would be"):
+        rejected.verify_few(1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("form", "card", "who"),
+    [
+        ("text", " hn-004959 ", "HN-004959"),
+        ("ontario_health_card", "1000000016", "1000-000-016"),
+        ("digits", "12-34", " 1234"),
+        ("quebec_health_card", "ABCD 5001 0112", "abcd50010112"),
+    ],
+)
+def test_two_tables_may_spell_an_id_in_two_ways(tmp_path: Path, form: str, card: str, who: str) -> None:
+    """What the form says is one id is one id; what it does not admit is nobody's, and is said so."""
+    people = f"Carte;Sexe;Âge;Né le\n{card};F;61;\n!\x7f;F;61;\n".encode("latin-1")
+    values = f"who,dx\n{who},asthme\n{card},E11\n!\x7f,E11\n"
+    text = BESIDE.replace("p-*.csv", "p-1.csv").replace("ontario_health_card", form)
+    home = own_home(tmp_path / "home", text, {"p-1.csv": people, "dx.csv": values})
+    rejected = RejectedRows()
+    plan = plan_of(home, replace(DICTIONARY, id_form=form))
+    rows = rows_of(plan.people(DICTIONARY.columns), ("health_card", "diagnosis"), rejected)
+    assert rows == [(card.strip(), "E11;J45"), ("!\x7f", "")]
+    ((place, reason),) = rejected.values["diagnosis"].rejected.placed
+    assert str(place) == "line 4 of dx.csv"
+    assert reason in parse_ids(["!\x7f"], form)[1].values()
 
 
 @pytest.mark.parametrize("form", DATE_FORMS)

@@ -123,21 +123,32 @@ def test_database_is_named_in_full(change: tuple[str, str], said: str) -> None:
 def test_codes_of_a_file_are_checked_line_by_line(tmp_path: Path) -> None:
     """A code of a dictionary may be named; of an own one only the line."""
     text = HEAD + '[people.columns]\nsex = { name = "s", codes_file = "sex.csv" }\n' + STAYS
-    for content, said in [
-        ("own,published\n1,male\n2,femal\n", "sex.csv, line 3: femal is no published code of sex"),
-        ("own,published\nsecret,male\nsecret,female\n", "sex.csv, line 3: its own code stands there twice"),
-        ("own,published\n1\n", "sex.csv, line 2: has 1 fields instead of 2"),
-        ("a,b\n1,male\n", "sex.csv: it lacks columns: own, published"),
-        ("own,published\n", "sex.csv: it names columns and has no rows"),
+    for content, said, remedy in [
+        ("own,published\n1,male\n2,femal\n", "line 3: femal is no published code of sex", "Nearest: 'female', 'male'."),
+        ("own,published\nsecret,male\nsecret,female\n", "line 3: its own code stands there twice", "Leave one of them"),
+        ("own,published\n1\n", "line 2: has 1 fields instead of 2", "Each line has two fields, own and published"),
+        ("a,b\n1,male\n", "it lacks columns: own, published", "It must have: own, published."),
+        ("own,published\n", "it names columns and has no rows", "one row per"),
     ]:
         home = own_home(tmp_path / "home", text, {"sex.csv": content})
         error = refusal(text, home)
         assert said in error.text
+        assert "sex.csv" in error.text
         assert "line 6, column 1" in error.text
-        assert "secret" not in error.text
+        assert remedy in error.hint
+        assert "secret" not in error.text + error.hint
     home = own_home(tmp_path / "home", text, {"sex.csv": "own,published\n1,male\n2,female\n9,\n"})
     table = parse_source_toml(text.encode(), home, IDS, DICTIONARY)["people"]
     assert table.columns["sex"].codes == {"1": "male", "2": "female", "9": ""}
+
+
+def test_a_file_of_codes_belongs_to_its_column() -> None:
+    """Among the codes themselves it is taken for one: what is said shows where it goes."""
+    error = refusal(HEAD + '[people.codes.sex]\ncodes_file = "sex.csv"\n' + STAYS)
+    assert "line 6, column 1: each line of [people.codes.sex] is a code" in error.text
+    assert 'sex = { name = "…", codes_file = "…" } below [people.columns]' in error.hint
+    error = refusal(HEAD + STAYS + '[events.stay.codes.cause]\ncodes_file = "sex.csv"\n')
+    assert "below [events.stay.columns], and leave [events.stay.codes.cause] out" in error.hint
 
 
 def test_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
