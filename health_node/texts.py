@@ -64,6 +64,8 @@ ROWS_HELP = (
     "The most rows that a load may hold of a table of events, or of a column of several values with more than 64 codes; rounded up "
     "likewise, and 524,288 for a table that is not named. May be given more than once."
 )
+NO_TABLE = "names {table}, which is no table of the dictionary"
+TABLES_OF_ROWS = "Tables whose rows are declared with --rows: {tables}."
 CENSUS_HELP = "Where the census node listens."
 CENSUS_ORGANISATION_HELP = (
     "The census agency's organisation, as it tells you; no other card of a census agency is taken."
