@@ -274,7 +274,7 @@ def register_command(
             result["dropped"] = [
                 each for each in (before.projects if before else ()) if each not in registration.projects
             ]
-        emit(as_json, result, _registered_text(result))
+        emit(as_json, result, _registered_text(result, is_compared=fingerprint is not None))
 
     command.__doc__ = texts.REGISTER_HELP
     options = [
@@ -461,17 +461,16 @@ def _list_text(result: _Row) -> str:
     return "\n".join(parts)
 
 
-def _registered_text(result: _Row) -> str:
+def _registered_text(result: _Row, *, is_compared: bool) -> str:
     dropped = said(texts.DROPPED, dropped=", ".join(result["dropped"])) if result.get("dropped") else ""
-    return (
-        said(texts.REGISTERED, **(result | {"who": _who(result)})) + _terms_text(result) + dropped + said(texts.COMPARE)
-    )
+    compare = "" if is_compared else said(texts.COMPARE)
+    return said(texts.REGISTERED, **(result | {"who": _who(result)})) + _terms_text(result) + dropped + compare
 
 
-def card_text(verified: VerifiedCard) -> tuple[_Row, str]:
+def card_text(verified: VerifiedCard, *, is_compared: bool) -> tuple[_Row, str]:
     """What is shown of a card that has just become known, for programs and for people."""
     result = _card_json(verified, system_clock())
-    return result, _registered_text(result)
+    return result, _registered_text(result, is_compared=is_compared)
 
 
 def _who(row: _Row) -> str:

@@ -106,5 +106,5 @@ def register(home: Path, as_json: bool, card: Path, fingerprint: str | None, rep
     """Trust a party's card, which it printed with 'keys card'. Newer cards that follow it are trusted as well."""
     verified = read_card(card, fingerprint=fingerprint)
     trust(home, verified, replace=replace)
-    result, text = card_text(verified)
+    result, text = card_text(verified, is_compared=fingerprint is not None)
     emit(as_json, result, text)

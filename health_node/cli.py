@@ -252,7 +252,8 @@ def status(home: Path, as_json: bool) -> None:
         policy = _policy_fits(opened, figures.declared)
         tables = {name: {"rows": table.rows, "declared": table.declared} for name, table in figures.tables.items()}
         with journal.reading() as state:
-            roster = RosterBook(journal.db).get(state.load)
+            book = RosterBook(journal.db)
+            roster, refusal = book.get(state.load), book.refusal(state.load)
             dictionary = state.dictionaries.get(state.load, "")
             adopted = "" if state.newest_dictionary is None else state.newest_dictionary.dictionary
             result = {
@@ -267,7 +268,7 @@ def status(home: Path, as_json: bool) -> None:
                 "tables": tables,
                 "least_forward_delay_ms": figures.declared.least_forward_delay_ms,
                 "policy": policy,
-                "roster": _roster_json(roster),
+                "roster": _roster_json(roster, refusal),
                 "linkage": state.linkage,
                 "dictionary": dictionary,
                 "dictionary_adopted": adopted,
@@ -275,7 +276,7 @@ def status(home: Path, as_json: bool) -> None:
             }
     shown = (
         result
-        | {"roster": _roster_text(roster)}
+        | {"roster": _roster_text(roster, refusal)}
         | {"serving": said("yes" if result["serving"] else "no"), "policy": said(policy or texts.FITS)}
     )
     warning = [said(texts.STATUS_WARNING)] if result["dictionary_changed"] else []
@@ -283,17 +284,21 @@ def status(home: Path, as_json: bool) -> None:
     emit(as_json, result, "\n".join([said(texts.STATUS, **shown), *tables_text, *warning]))
 
 
-def _roster_json(roster: SentRoster | None) -> dict[str, str | int] | None:
+def _roster_json(roster: SentRoster | None, refusal: str) -> dict[str, str | int] | None:
     """The roster of the load in force, as programs read it; None before there is one."""
     if roster is None:
         return None
     sent_ms = roster.acknowledged_ms
-    return {"number": roster.number, "acknowledged": instant(sent_ms) if sent_ms else ""}
+    return {"number": roster.number, "acknowledged": instant(sent_ms) if sent_ms else "", "refused": refusal}
 
 
-def _roster_text(roster: SentRoster | None) -> str:
+def _roster_text(roster: SentRoster | None, refusal: str) -> str:
     if roster is None:
         return said(texts.ROSTER_NONE)
+    if refusal == "LINKAGE_MISMATCH":
+        return said(texts.ROSTER_MISMATCH, number=roster.number)
+    if refusal:
+        return said(texts.ROSTER_REFUSED, number=roster.number, code=refusal)
     if not roster.acknowledged_ms:
         return said(texts.ROSTER_UNDER_WAY, number=roster.number)
     return said(texts.ROSTER_SENT, number=roster.number, time=instant(roster.acknowledged_ms))

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from broker_common.errors import InvalidRequestError
+from broker_common.language import phrase
+from broker_common.query.dictionary import Dictionary
 from broker_common.storage.creation import new_agency
 from broker_common.storage.linkage_keys import chain_handed_over
+from health_node import texts
 from health_node.config import HealthConfig
 from health_node.opening import HealthHome
+from health_node.tables import shapes_of
 
 
 def create_home(path: Path, config: HealthConfig, *, linkage_file: Path | None, dictionary: Path | None) -> HealthHome:
@@ -20,5 +25,18 @@ def create_home(path: Path, config: HealthConfig, *, linkage_file: Path | None, 
     with new_agency(HealthHome, path, config, linkage, dictionary) as made:
         if dictionary is not None:
             # A table that it does not have is said now, and not by the first load.
+            _verify_rows(config, made.newest_dictionary())
             config.declared(made.newest_dictionary())
         return made
+
+
+def _verify_rows(config: HealthConfig, dictionary: Dictionary) -> None:
+    """Return only if the dictionary has every table that rows were declared of: here that is an option, and no file yet."""
+    tables = [shape.name for shape in shapes_of(dictionary)]
+    if unknown := sorted(config.rows.keys() - set(tables)):
+        raise InvalidRequestError(
+            "INVALID_VALUE",
+            name="--rows",
+            problem=phrase(texts.NO_TABLE, table=unknown[0]),
+            remedy=phrase(texts.TABLES_OF_ROWS, tables=", ".join(tables) or "-"),
+        )

@@ -9,7 +9,7 @@ from pathlib import Path
 from broker_common.doctor import texts
 from broker_common.doctor.agency import agency_findings
 from broker_common.doctor.data import Room, declared_findings, dictionary_findings, policy_finding, source_findings
-from broker_common.doctor.findings import Finding, ok, tried, warning
+from broker_common.doctor.findings import Finding, ok, problem, tried, warning
 from broker_common.doctor.peers import peer_findings
 from broker_common.errors import BrokerError
 from broker_common.language import phrase
@@ -21,6 +21,7 @@ from broker_common.storage.source_plan import LINKED_ID
 from broker_common.tlog.health_state import HealthState
 from health_node.opening import HealthHome
 from health_node.people_store import read_figures
+from health_node.roster_book import RosterBook
 
 
 def look(path: Path) -> Iterator[Finding]:
@@ -36,6 +37,7 @@ def _of_log(opened: HealthHome) -> Iterator[Finding]:
     with opened.journal() as journal:
         yield from agency_findings(opened, journal, system_clock())
         yield from tried("peers", lambda: _census(opened, journal))
+        yield from tried("roster", lambda: [_roster(journal)])
         yield from tried("declared", lambda: _declared(opened, journal))
         yield from tried("dictionary", lambda: dictionary_findings(opened, journal))
 
@@ -45,6 +47,15 @@ def _census(opened: HealthHome, journal: Journal[HealthState]) -> Iterator[Findi
     with journal.reading() as state:
         known = registered(state.membership, "census", census.organisation).card
     yield from peer_findings(census.address, known, own, lambda: opened.keyring.tls(own, system_clock()), system_clock)
+
+
+def _roster(journal: Journal[HealthState]) -> Finding:
+    with journal.reading() as state:
+        refusal = RosterBook(journal.db).refusal(state.load)
+    if not refusal:
+        return ok("roster", texts.ROSTER_TAKEN)
+    remedy = texts.ROSTER_MISMATCH_REMEDY if refusal == "LINKAGE_MISMATCH" else texts.ROSTER_REFUSED_REMEDY
+    return problem("roster", phrase(texts.ROSTER_REFUSED, code=refusal), remedy)
 
 
 def _declared(opened: HealthHome, journal: Journal[HealthState]) -> Iterator[Finding]:

@@ -51,6 +51,8 @@ class RosterBook:
             pk="load",
             if_not_exists=True,
         )
+        # Why the census node did not take a load's roster when it was sent last.
+        db.table("roster_refusals").create({"load": str, "code": str}, pk="load", if_not_exists=True)
 
     def get(self, load: str) -> SentRoster | None:
         row = self._db.execute(f"select {_COLUMNS} from rosters where load = ?", [load]).fetchone()  # noqa: S608 - names of our own
@@ -65,6 +67,16 @@ class RosterBook:
         self._db.execute(
             "update rosters set acknowledged_ms = ? where load = ? and acknowledged_ms = 0", [now_ms, load]
         )
+        self._db.execute("delete from roster_refusals where load = ?", [load])
+
+    def refused(self, load: str, code: str) -> None:
+        """Note why the census node does not take a load's roster."""
+        self._db.execute("insert or replace into roster_refusals (load, code) values (?, ?)", [load, code])
+
+    def refusal(self, load: str) -> str:
+        """Why the census node did not take a load's roster when it was sent last; "" if it did, or has not said yet."""
+        row = self._db.execute("select code from roster_refusals where load = ?", [load]).fetchone()
+        return "" if row is None else str(row[0])
 
     def forget_acknowledgement(self, load: str) -> None:
         """The census node says that it does not have a load's roster, whatever it said before."""

@@ -200,7 +200,11 @@ class RosterSender:
         census = await self._link.now()
         key = await self._node.journal.glance(self._manifest_key)
         attempt = await asyncio.to_thread(RosterAttempt, roster, store, key, census.sealing_key, self._randomness)
-        await _sent(census.stub.SendRoster(timeout=self._deadline_seconds), attempt)
+        try:
+            await _sent(census.stub.SendRoster(timeout=self._deadline_seconds), attempt)
+        except (InvalidRequestError, RefusedError) as error:
+            await asyncio.to_thread(self._note_refusal, load, error.code)
+            raise
         # CRASH: there and not noted here; the next start sends it again and is told at once.
         await asyncio.to_thread(self._acknowledge, load)
         if load != self._sent:
@@ -226,6 +230,14 @@ class RosterSender:
     def _acknowledge(self, load: str) -> None:
         with self._node.journal.transaction() as transaction:
             RosterBook(transaction.db).acknowledge(load, self._node.journal.now())
+
+    def _note_refusal(self, load: str, code: str) -> None:
+        """For 'status' and 'doctor'. Every attempt is refused alike, and only the first one writes."""
+        with self._node.journal.reading():
+            is_known = RosterBook(self._node.journal.db).refusal(load) == code
+        if not is_known:
+            with self._node.journal.transaction() as transaction:
+                RosterBook(transaction.db).refused(load, code)
 
     def _tell(self, error: BrokerError) -> None:
         """Tell the operator, once of each reason."""

@@ -31,6 +31,11 @@ STATUS_WARNING = """\
                 ('tripartite health load')"""
 ROSTER_SENT = "number {number}, at the census node since {time}"
 ROSTER_UNDER_WAY = "number {number}, on its way to the census node"
+ROSTER_REFUSED = "number {number}, refused by the census node ({code}); it is sent again, and questions wait"
+ROSTER_MISMATCH = """\
+number {number}, refused by the census node (LINKAGE_MISMATCH), and questions wait: the two agencies do not
+                link alike. Compare 'linkage' in 'health status' and 'census status', and id_form in both dictionaries;
+                see 'When the two chains differ' in deploy/README.md"""
 ROSTER_NONE = "of the load in force: none yet; a serving node sends one"
 RELINKING = "Changing the linkage key"
 RELINKED = """\
@@ -59,6 +64,8 @@ ROWS_HELP = (
     "The most rows that a load may hold of a table of events, or of a column of several values with more than 64 codes; rounded up "
     "likewise, and 524,288 for a table that is not named. May be given more than once."
 )
+NO_TABLE = "names {table}, which is no table of the dictionary"
+TABLES_OF_ROWS = "Tables whose rows are declared with --rows: {tables}."
 CENSUS_HELP = "Where the census node listens."
 CENSUS_ORGANISATION_HELP = (
     "The census agency's organisation, as it tells you; no other card of a census agency is taken."

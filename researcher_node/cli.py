@@ -483,7 +483,8 @@ def register(home: Path, as_json: bool, card: Path, fingerprint: str | None, rep
         "serial": verified.card.serial,
         "fingerprint": verified.fingerprint,
     }
-    emit(as_json, result, said(texts.REGISTERED, **(result | {"role": said(verified.card.role)})))
+    compare = "" if fingerprint is not None else said(texts.COMPARE)
+    emit(as_json, result, said(texts.REGISTERED, **(result | {"role": said(verified.card.role)})) + compare)
 
 
 @commands.command()

@@ -214,8 +214,8 @@ Next:
   tripartite researcher register --home {home} CARD     once for each agency's card"""
 REGISTERED = """\
 The {role} agency is known by card {serial} of {organisation}, from now on.
-  fingerprint  {fingerprint}
-If the fingerprint was not compared with the agency yet, do it now."""
+  fingerprint  {fingerprint}"""
+COMPARE = "\nIf the fingerprint was not compared with the agency yet, do it now."
 READY = "researcher inbox ready on {address}"
 SCALE_OR_MARGIN = "Give --scale or --margin, not both."
 

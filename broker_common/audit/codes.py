@@ -44,7 +44,7 @@ CODES: Final[Mapping[str, str]] = {
     "ROOT_WRONG": "the entries do not lead to the signed checkpoint",
     "BAD_SIGNATURE": "a signature does not hold, or none is by a key that the log had announced by then",
     "UNKNOWN_SIGNATURE": "a signature line is by nobody who may sign here",
-    "NOT_COSIGNED": "a cosignature does not hold, or none is by a witness key that was registered by then",
+    "NOT_COSIGNED": "a cosignature does not hold, or none is by a witness key that was registered by then; if it should be by an agency whose card the auditor lacks, 'auditor register' takes that card",
     "LOG_NOT_TRUSTED": "this is another log than the one on the card that the auditor trusts",
     "CARD_UNTRUSTED": "a party is registered with a card that does not follow the one that the auditor trusts",
     "SPLIT_VIEW": "a checkpoint that the log's own key signed is not of this log: two histories were shown",

@@ -69,6 +69,15 @@ NO_LINKAGE_KEY = "There is no linkage key yet, so that nothing can be loaded."
 NO_LINKAGE_KEY_REMEDY = (
     "Take the other agency's, brought by hand: '{command} --key-file FILE'; or make it here with --new-key."
 )
+ROSTER_TAKEN = "The census node has not refused the roster of the data in force."
+ROSTER_REFUSED = "The census node refused the roster of the data in force ({code}), and questions wait for it."
+ROSTER_REFUSED_REMEDY = (
+    "The node sends it again by itself; see 'What can go wrong' in deploy/README.md if that does not mend it."
+)
+ROSTER_MISMATCH_REMEDY = (
+    "The two agencies do not link alike: compare 'linkage' in 'tripartite health status' and 'tripartite census status', and id_form "
+    "in both dictionaries; then see 'When the two chains differ' in deploy/README.md."
+)
 LINKAGE = "The linkage keys that the log names are here: {count} in the chain."
 
 PARTY = "{role} {name}"

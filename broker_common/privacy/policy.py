@@ -306,13 +306,13 @@ def verify_policy(policy: Policy) -> None:
     if policy.format < _LINKAGE_FORMAT and (policy.linkage != "complementary" or policy.declared_linked_percent):
         raise _invalid(f"says how records are linked, for which it needs format {_LINKAGE_FORMAT}")
     if policy.linkage == "household" and policy.subject != "household":
-        raise _invalid("links households, so that its subject must be the household")
+        raise _invalid("links households, so that its subject must be the household", _SUBJECT_REMEDY)
     if list(policy.scales) != sorted(set(policy.scales)):
         raise _invalid("lists scales that are not ascending and distinct")
     if price(policy.scales[-1]) > cap:
         raise _invalid("admits no scale that its own cap pays for")
     if policy.accounting == "strict" and policy.subject != "person":
-        raise _invalid("names a subject, but strict accounting charges everyone alike")
+        raise _invalid("names a subject, but strict accounting charges everyone alike", _STRICT_REMEDY)
 
 
 def verify_linkage(policy: Policy, linkage: Linkage) -> None:
@@ -337,10 +337,18 @@ def _limits(max_belief: str) -> tuple[Fraction, int]:
     return param, cap_units(param)
 
 
-def _invalid(problem: str) -> InvalidRequestError:
-    return InvalidRequestError(
-        "INVALID_VALUE", name="the policy", problem=problem, remedy="Write it with 'census policy propose'"
-    )
+_SUBJECT_REMEDY = phrase(
+    "Give --subject household, or leave --subject out. To protect single people, link by something else: --linkage, or the "
+    "dictionary's linkage."
+)
+_STRICT_REMEDY = phrase(
+    "Give --accounting per_person. With --accounting strict the subject is the person, and households cannot be linked (--linkage, or "
+    "the dictionary's linkage)."
+)
+
+
+def _invalid(problem: str, remedy: str = "Write it with 'census policy propose'") -> InvalidRequestError:
+    return InvalidRequestError("INVALID_VALUE", name="the policy", problem=problem, remedy=remedy)
 
 
 def scales_text(scales: Sequence[int]) -> str:

@@ -37,6 +37,9 @@ _LOOSE = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+# A text in quotes, as far as a quote between two letters is a part of it.
+_IN_QUOTES = re.compile(r"(?<!\w)'(?:[^']|(?<=\w)'(?=\w))*+'(?!\w)")
+_APOSTROPHE = re.compile(r"(?<=\w)'(?=\w)")
 _WRITTEN = {
     "==": "=",
     "===": "=",
@@ -164,7 +167,11 @@ def _cut(text: str, dictionary: Dictionary) -> _Loose:
     loose = _Loose()
     names = _names(dictionary)
     words = []
-    for found in _LOOSE.finditer(text.strip().rstrip(";")):
+    text = text.strip()
+    doubled = _IN_QUOTES.sub(lambda quoted: _APOSTROPHE.sub("''", quoted[0]), text)
+    if doubled != text:
+        loose.problems.append(phrase("a quote inside a code is doubled, as in 'Kahler''s'"))
+    for found in _LOOSE.finditer(doubled.rstrip(";")):
         kind, token = found.lastgroup, found[0]
         if kind == "string":
             words.append(loose.quote(token[1:-1].replace("''", "'")))
@@ -183,7 +190,7 @@ def _cut(text: str, dictionary: Dictionary) -> _Loose:
             loose.problems.append(_written(token, _WRITTEN[token]))
         elif kind != "space":
             words.append(token)
-    if text.rstrip().endswith(";"):
+    if text.endswith(";"):
         loose.problems.append(phrase("it must not end with a semicolon"))
     loose.text = " ".join(words)
     return loose

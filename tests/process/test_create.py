@@ -27,6 +27,11 @@ HEALTH = (
     *("--census", "127.0.0.1:7003", "--census-organisation", "statistics"),
 )
 
+RESEARCHER = (
+    *("researcher", "create", "--home", "R", "--id", "smith", "--organisation", "college", "--project", "heart-study"),
+    *("--health", "127.0.0.1:7002", "--census", "127.0.0.1:7003"),
+)
+
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +154,9 @@ def test_tables_have_room_as_declared_and_the_first_policy_has_time_for_them() -
     Path("claims.toml").write_text(DICTIONARY + EVENTS)
     Path("icd.csv").write_text("value,label\nI20,Angina\nI21,Infarction\n")
     words = (*HEALTH, "--dictionary", "claims.toml")
-    assert refused(*words, "--rows", "visits=1000")[1] == "CONFIG_INVALID"
+    code, error, text = refused(*words, "--rows", "visits=1000")
+    assert (code, error) == (3, "INVALID_VALUE")
+    assert all(word in text for word in ("--rows", "visits", "stays"))
     assert not Path("H").exists()
     assert run_here(*words, "--rows", "stays", "--json").code == 2
     health = made(*words, "--rows", "stays=200000000")
@@ -240,6 +247,16 @@ def test_strangers_know_each_other_once_fingerprints_are_compared(cards: dict[st
         known = made("auditor", "register", "--home", "A", f"{name}.card", "--fingerprint", cards[name])
         assert known["fingerprint"] == cards[name]
     assert sorted(path.name for path in Path("A/trust").iterdir()) == ["census-statistics.card", "health-ministry.card"]
+    made(*RESEARCHER)
+    for home, card in (("C", "ministry"), ("H", "statistics"), ("A", "ministry"), ("R", "ministry")):
+        assert "do it now" not in registering(home, card, "--fingerprint", cards[card])
+        assert "do it now" in registering(home, card)
+
+
+def registering(home: str, card: str, *words: str) -> str:
+    """What a person reads who registers a card."""
+    role = {"C": "census", "H": "health", "A": "auditor", "R": "researcher"}[home]
+    return run_here(role, "register", "--home", home, f"{card}.card", *words).stdout
 
 
 def register(home: str, card: str, fingerprint: str) -> Outcome:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.deployment import FRENCH, Deployment, Outcome, make, persons, run, run_here, run_words
+from fakes.deployment import FRENCH, Deployment, Outcome, make, persons, run, run_here, run_words, wait_until
 
 from broker_common.crypto.linkage import LinkageChain
 from broker_common.errors import BrokerError
@@ -84,6 +84,27 @@ def verify_not_answered(deployment: Deployment) -> None:
     assert isinstance(ended, BrokerError)
     assert ended.code in {"ANSWER_PENDING", "PEER_UNAVAILABLE", "ROSTER_NOT_IN_FORCE"}
     assert deployment.charged_status() == before
+
+
+def finding_of_roster(deployment: Deployment) -> dict[str, str]:
+    """What `doctor` says of the roster at the health agency."""
+    report = run_here("doctor", "--home", deployment.home("health"), "--json").json
+    (found,) = (each for each in report["findings"] if each["check"] == "roster")
+    return dict(found)
+
+
+def verify_operator_is_told(deployment: Deployment) -> None:
+    """That the census node refuses the roster, why, and what to compare: by `status` and by `doctor`."""
+    wait_until(
+        lambda: deployment.json("health", "status")["roster"]["refused"] == "LINKAGE_MISMATCH", "the roster's refusal"
+    )
+    shown = run_here("health", "status", "--home", deployment.home("health")).stdout
+    for word in ("LINKAGE_MISMATCH", "id_form", "When the two chains differ"):
+        assert word in shown
+    found = finding_of_roster(deployment)
+    assert found["level"] == "problem"
+    assert "LINKAGE_MISMATCH" in found["text"]
+    assert "When the two chains differ" in found["remedy"]
 
 
 def verify_ledger(deployment: Deployment) -> None:
@@ -182,6 +203,7 @@ def test_chains_that_have_come_apart_are_mended_at_the_health_agency(tmp_path: P
         assert relink(deployment, "census", "--new-key").code == 0
     with deployment.node("census"), deployment.node("health"):
         verify_not_answered(deployment)
+        verify_operator_is_told(deployment)
         for role, giver in OTHER.items():
             refused = relink(deployment, role, "--key-file", key_file(deployment, giver))
             assert refused.error["code"] == "RELINK_REFUSED"
@@ -198,6 +220,8 @@ def test_chains_that_have_come_apart_are_mended_at_the_health_agency(tmp_path: P
         again = relink(deployment, "health", "--key-file", census, "--reload", people)
         assert again.error["code"] == "RELINK_REFUSED"
         assert relink(deployment, "health", "--new-key", "--reload", people).code == 2
+        assert deployment.json("health", "status")["roster"]["refused"] == ""
+        assert finding_of_roster(deployment)["level"] == "ok"
         verify_ledger(deployment)
 
 

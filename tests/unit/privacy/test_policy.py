@@ -204,6 +204,20 @@ def test_a_policy_made_in_code_is_held_to_the_same_rules() -> None:
             verify_policy(rules)
 
 
+@pytest.mark.parametrize(
+    ("rules", "options"),
+    [
+        ({"linkage": "household", "subject": "person"}, ("--subject household", "--linkage")),
+        ({"linkage": "household", "subject": "household", "accounting": "strict"}, ("--accounting per_person",)),
+    ],
+)
+def test_choices_that_exclude_each_other_are_named_as_options(rules: dict[str, Any], options: tuple[str, ...]) -> None:
+    """Of 'init', 'create' and 'policy propose' alike: there may be no policy yet."""
+    with pytest.raises(InvalidRequestError) as caught:
+        verify_policy(policy(**rules))
+    assert all(option in caught.value.hint for option in options)
+
+
 def test_a_signed_policy_is_read_only_under_its_agencys_key() -> None:
     """An altered document, another key, or a good signature of something that is no policy: refused each."""
     key, stranger = POLICY_KEY.verify_key, SigningKey(Purpose.POLICY, bytes(32))

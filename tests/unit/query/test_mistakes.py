@@ -28,6 +28,36 @@ def of_question(text: str) -> InvalidRequestError:
     return caught.value
 
 
+MALADIES = Dictionary(
+    columns=(
+        Column(
+            name="tumour",
+            type=ColumnType.CODE,
+            description="Tumour on record.",
+            codes=(Code("Kahler's", "Myeloma"), Code("Crohn's", "Ileitis"), Code("none", "None", under="Kahler's")),
+        ),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "to_type"),
+    [
+        ("tumour = 'Kahler's'", "tumour = 'Kahler''s'"),
+        ("tumour under 'Kahler's'", "tumour under 'Kahler''s'"),
+        ("tumour = 'Kahler's' or tumour = 'Crohn's'", "tumour = 'Kahler''s' or tumour = 'Crohn''s'"),
+        ("tumour in ('Kahler's', 'none')", "tumour in ('Kahler''s', 'none')"),
+    ],
+)
+def test_a_quote_inside_a_code_is_doubled(text: str, to_type: str) -> None:
+    """Whatever else of the text the quote seems to close or to open."""
+    with pytest.raises(InvalidRequestError) as caught:
+        parse_condition(text, MALADIES)
+    assert caught.value.details["problem"] == "a quote inside a code is doubled, as in 'Kahler''s'"
+    assert to_type in caught.value.hint
+    parse_condition(to_type, MALADIES)
+
+
 @pytest.mark.parametrize(
     ("text", "problem", "to_type"),
     [
