@@ -449,19 +449,19 @@ def other_note(size: int, key: SigningKey = LOG_KEY, origin: str = ORIGIN) -> st
 
 OTHER_KEY = SigningKey(Purpose.LOG, bytes(32))
 TAMPERINGS = {
-    "last entry deleted": ["delete from entries where sequence = 8"],
+    "last entry deleted": ["delete from entries where sequence = 9"],
     "first entry deleted": ["delete from entries where sequence = 0"],
     "middle entry deleted": ["delete from entries where sequence = 1"],
     "all entries deleted": ["delete from entries"],
     "entry moved to the end": ["update entries set sequence = 19 where sequence = 2"],
-    "last entry moved": ["update entries set sequence = 19 where sequence = 8"],
+    "last entry moved": ["update entries set sequence = 19 where sequence = 9"],
     "entries swapped": [
         "update entries set sequence = -1 where sequence = 1",
         "update entries set sequence = 1 where sequence = 2",
         "update entries set sequence = 2 where sequence = -1",
     ],
     "entry edited": [
-        """update entries set entry = cast(replace(cast(entry as text), '"alice"', '"mallo"') as blob) where sequence = 8"""
+        """update entries set entry = cast(replace(cast(entry as text), '"alice"', '"mallo"') as blob) where sequence = 9"""
     ],
     "time edited": [
         """update entries set entry = cast(replace(cast(entry as text), '"time_ms":1700', '"time_ms":1600') as blob)"""
@@ -538,7 +538,7 @@ def test_a_log_of_another_key_is_not_ours(path: Path) -> None:
 def test_a_log_that_shrinks_under_a_running_node_stops_it(path: Path) -> None:
     """Entries deleted behind the node's back are noticed at the next transaction or reading."""
     with opened_journal(path) as journal:
-        tamper(path, "delete from entries where sequence = 8")
+        tamper(path, "delete from entries where sequence = 9")
         assert code_of(lambda: enter_reading(journal)) == "INTEGRITY"
         assert code_of(lambda: enter_transaction(journal)) == "INTEGRITY"
         assert_closed_for_good(journal, "INTEGRITY")
@@ -548,7 +548,7 @@ def test_a_log_that_shrinks_under_a_running_node_stops_it(path: Path) -> None:
     "statement",
     [
         "insert into entries values (10, x'7b7d')",
-        "insert into entries values (10, x'7b7d')",
+        "insert into entries values (11, x'7b7d')",
         "insert into entries select 10, entry from entries where sequence = 9",
     ],
 )

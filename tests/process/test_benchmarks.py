@@ -66,7 +66,7 @@ def test_questions_are_measured_beside_the_floor(deployment: Deployment, tmp_pat
         "bytes a person at the census node",
     )
     assert [len(re.findall(rf"^- (?:pass|MISS): .*{bar}", page, re.MULTILINE)) for bar in bars] == [3, 1, 1, 1]
-    assert "Not measured in this state: bits, load, events, rivals, growth, timeline." in page
+    assert "Not measured in this state: bits, events, load, rivals, growth, timeline." in page
 
 
 def test_rivals_count_what_a_join_counts_and_missing_ones_are_said(deployment: Deployment) -> None:
