@@ -34,7 +34,7 @@ MALADIES = Dictionary(
             name="tumour",
             type=ColumnType.CODE,
             description="Tumour on record.",
-            codes=(Code("Kahler's", "Myeloma"), Code("Crohn's", "Ileitis"), Code("none", "None", under="Kahler's")),
+            codes=(Code("Kahler's", "Myeloma"), Code("Crohn's", "Ileitis"), Code("none", "None", under=("Kahler's",))),
         ),
     )
 )
