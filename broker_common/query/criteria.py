@@ -7,7 +7,7 @@
     count(hospitalisation where cause not under ('I20', 'I21')) >= 3
 
 Column names are taken in any letter case, codes exactly. `=` on a multi-valued column means "has". A person without a
-value makes every comparison false, and its `not` true; `is null` is true of that person, and false of everybody else. `like`
+value makes `=`, `<`, `in` and `like` false and what negates them true, `<>` among them; `is null` is true of that person alone. `like`
 names all published codes that begin so: only a % at its end stands for anything. `under` means a code or whatever stands under it.
 `any` and `count` are of one person's events; the condition on them is about one event at a time, and names its columns alone.
 
