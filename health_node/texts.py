@@ -73,7 +73,9 @@ CENSUS_ORGANISATION_HELP = (
 CREATED = """\
 A home for the health node of {organisation} stands in {home}; its keys are on this machine only.
   fingerprint of its card  {fingerprint}
-  declared                 {places} places, {events} rows of other tables: tell it the census agency ('census create' takes it)
+  declared                 {places} places, {events} rows of other tables: tell it the census agency, which needs it for
+                           'census create --places {places} --events {events}'; if its home stands already, it adopts a longer time
+                           with 'census policy propose --forward-delay-ms'
 Next:
   1. Hand your card over, and tell its fingerprint on another way, to the census agency, the auditor and researchers:
        tripartite keys card --home {home} --to {organisation}.card
