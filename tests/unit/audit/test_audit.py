@@ -756,6 +756,14 @@ def test_an_auditor_may_trust_several_health_agencies(name: str, expected: list[
     assert "1 charges for health-x: its log was not handed in." in audited.findings.not_checked
 
 
+def test_an_auditor_who_lacks_the_card_of_a_second_agency_is_told_how_it_is_taken(tmp_path: Path) -> None:
+    """What that agency alone has cosigned counts for nothing until then, and an honest log looks damaged."""
+    home = AuditorHome(auditor(tmp_path / "auditor", (logs.CENSUS, logs.HEALTH, logs.ALICE)))
+    audited = replayed(DAMAGES["slot_under_a_checkpoint_of_an_agency_of_its_own"].make(), home)
+    (found,) = (each for each in audited.findings.problems if each.code == "NOT_COSIGNED")
+    assert "'auditor register'" in found.text
+
+
 # --- codes and texts ---------------------------------------------------------------------------------------------------
 
 
