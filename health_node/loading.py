@@ -94,9 +94,9 @@ def load_people(
     people = incoming.people(declared)
     rejected, loaded = incoming.rejected, incoming.loaded
     rows = loaded + incoming.without_card + rejected.count
-    rejected.verify_few(rows, max_rejected)
     if not loaded:
-        refuse("none of its rows can be linked", f"Rows need a {LINKED_ID}.")
+        rejected.refuse_everybody()
+    rejected.verify_few(rows, max_rejected)
     _verify_places(people.size, declared)
     for name, rows_of in people.tables.items():
         _verify_rows(rows_of.count, name, rows_of.declared)

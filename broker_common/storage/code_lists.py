@@ -120,6 +120,7 @@ def verify_codes(codes: Sequence[Code], lines: Sequence[int], wrong: Wrong) -> N
     for code, line in zip(codes, lines, strict=True):
         for parent in code.under:
             if parent not in seen:
+                near = nearest(parent, seen - {code.value}, quote=True)
                 wrong(
                     line,
                     phrase(
@@ -127,7 +128,9 @@ def verify_codes(codes: Sequence[Code], lines: Sequence[int], wrong: Wrong) -> N
                         code=shown(code.value),
                         parent=shown(parent),
                     ),
-                    phrase("Did you mean: {nearest}?", nearest=nearest(parent, seen, quote=True)),
+                    phrase("Did you mean: {nearest}?", nearest=near)
+                    if near
+                    else phrase("Write it as a code as well, or remove it."),
                 )
 
 

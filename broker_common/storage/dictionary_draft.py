@@ -131,7 +131,9 @@ def shapes_of(path: Path, ids: Collection[str]) -> Mapping[str, Shape]:
         wrong_at(path)(
             1,
             phrase("No column that --id names stands in the header."),
-            phrase("The first line must name the columns; say with --id which of them holds the id."),
+            phrase(
+                "The first line must name the columns, in UTF-8 and with commas between them; say with --id which of them holds the id."
+            ),
         )
     shapes = [Shape() for _ in names]
     for row in rows:
@@ -155,7 +157,11 @@ def _csv_rows(path: Path) -> Iterator[Sequence[str]]:
             if not raw:
                 break
             if len(raw) > MAX_LINE_BYTES:
-                wrong(line, phrase("This line is too long."), phrase("Save the file as CSV in UTF-8, or as Parquet."))
+                wrong(
+                    line,
+                    phrase("This line is too long."),
+                    phrase("Save the file as CSV in UTF-8 with commas between fields, or as Parquet."),
+                )
             try:
                 text = raw.decode("utf-8-sig")
                 yield next(csv.reader([text.rstrip("\r\n")], strict=True), [])
@@ -163,5 +169,5 @@ def _csv_rows(path: Path) -> Iterator[Sequence[str]]:
                 wrong(
                     line,
                     phrase("This is not a line of CSV in UTF-8."),
-                    phrase("Save the file as CSV in UTF-8, or as Parquet."),
+                    phrase("Save the file as CSV in UTF-8 with commas between fields, or as Parquet."),
                 )

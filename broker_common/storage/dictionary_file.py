@@ -241,17 +241,38 @@ class _Reader:
         id_form, linkage = top.word("id_form", tuple(ID_FORMS)), _LINKAGES[top.word("linkage", tuple(_LINKAGES))]
         columns = tuple(self._column(name, table) for name, table in top.tables("columns", _COLUMN_KEYS, needed=True))
         events = tuple(self._events(name, table) for name, table in top.tables("events", _EVENT_KEYS, needed=False))
+        names = {column.name for column in columns}
+        for table in events:
+            if table.name in names:
+                self.wrong(
+                    self.line_of(("events",), table.name),
+                    phrase("'{name}' is the name of a column and of an event table.", name=table.name),
+                    phrase("Remove or rename one of them."),
+                )
         try:
             return Dictionary(columns, events, agency, version, id_form, linkage)
         except ValueError as error:
             self.wrong(0, _sentence(error), phrase(EXPLAINED))
 
     def _events(self, name: str, table: _Table) -> EventTable:
-        columns = tuple(self._column(*each) for each in table.tables("columns", _COLUMN_KEYS, needed=True))
+        columns = tuple(self._event_column(*each) for each in table.tables("columns", _COLUMN_KEYS, needed=True))
         try:
             return EventTable(name, table.text("description"), columns, table.text("description_fr", needed=False))
         except ValueError as error:
             table.wrong("", _sentence(error), phrase(EXPLAINED))
+
+    def _event_column(self, name: str, table: _Table) -> Column:
+        column = self._column(name, table)
+        for key, has_it in (("multi_valued", column.multi_valued), ("asked_of", column.asked_of)):
+            if has_it:
+                table.wrong(
+                    key,
+                    phrase("A column of an event table has no '{key}'.", key=key),
+                    phrase(
+                        "Remove it. An event has one value in each column, of everybody; several values are several rows."
+                    ),
+                )
+        return column
 
     def _column(self, name: str, table: _Table) -> Column:
         kind = _TYPES[table.word("type", tuple(_TYPES))]
@@ -325,6 +346,12 @@ class _Reader:
                 "codes",
                 phrase("There are more than {most:,} codes.", most=MAX_CODES),
                 phrase("Publish fewer codes: categories, for instance, instead of their subdivisions."),
+            )
+        if not written:
+            table.wrong(
+                "codes",
+                phrase("The column '{column}' has no codes.", column=shown(table.place[-1])),
+                phrase("Write at least one."),
             )
         line = self.line_of(table.place, "codes")
         codes = [self._code(each, table, line) for each in written]

@@ -184,6 +184,8 @@ ROWS_PER_CHUNK = 50_000
 _MAX_NUMBER = 2**32 - 1
 # Rows of which a report says why they were left out; the others are counted.
 MAX_KEPT_REJECTIONS = 1_000
+# Of a load that nobody is left of.
+_TOLD_REASONS = 3
 # Rejected rows up to the larger of the two do not stop a load.
 TOLERATED_REJECTIONS = 100
 TOLERATED_PERCENT = 1
@@ -334,14 +336,32 @@ class RejectedRows:
         allowed = tolerated if max_rejected is None else max_rejected
         if self.count > allowed:
             place, reason = self.placed[0]
-            told = f" Every wrong row stands in {self._report.path}." if self._report is not None else ""
             whose = f"the {rows} rows of {self._column}" if self._column else f"its {rows} rows"
             refuse(
                 f"{self.count} of {whose} are wrong and {allowed} would be tolerated; {place}: {reason}",
-                f"It may be the wrong file. If it is the right one, --max-rejected admits more wrong rows.{told}",
+                f"It may be the wrong file. If it is the right one, --max-rejected admits more wrong rows.{self._told_where}",
             )
         for values in self.values.values():
             values.rejected.verify_few(values.rows, max_rejected)
+
+    def refuse_everybody(self) -> NoReturn:
+        """End a load that nobody is left of: with the reasons, if rows were wrong.
+
+        Raises:
+            InvalidRequestError: LOAD_REFUSED.
+        """
+        problem = "none of its rows can be linked"
+        firsts: dict[str, Place] = {}
+        for place, reason in self.placed:
+            firsts.setdefault(reason, place)
+        if not firsts:
+            refuse(problem, "Rows need the id that people are linked on.")
+        told = "; ".join(f"{place}: {reason}" for reason, place in list(firsts.items())[:_TOLD_REASONS])
+        refuse(f"{problem}; {self.count} rows are wrong; {told}", f"Mend what is wrong with them.{self._told_where}")
+
+    @property
+    def _told_where(self) -> str:
+        return f" Every wrong row stands in {self._report.path}." if self._report is not None else ""
 
     def _verify_ended(self, line: int, reason: str) -> None:
         if line in self._unended_lines:

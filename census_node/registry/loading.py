@@ -85,11 +85,9 @@ def read_registry(
     registry, names = incoming.settle(load)
     rejected = incoming.rejected
     rows = registry.size + incoming.without_card + rejected.count
-    rejected.verify_few(rows, max_rejected)
     if not registry.size:
-        raise InvalidRequestError(
-            "LOAD_REFUSED", problem="none of its rows can be linked", remedy="Rows need a health_card."
-        )
+        rejected.refuse_everybody()
+    rejected.verify_few(rows, max_rejected)
     return registry, names, LoadReport(rows, registry.size, incoming.without_card, rejected)
 
 

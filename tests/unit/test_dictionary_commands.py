@@ -250,6 +250,16 @@ def test_a_file_without_names_is_refused_and_not_quoted(tmp_path: Path, content:
     assert "5584486673" not in error.text + error.hint
 
 
+@pytest.mark.parametrize("content", [b"card;town\n1;x\n", b"card,n\xe9\n1,x\n"])
+def test_what_a_draft_reads_is_said(tmp_path: Path, content: bytes) -> None:
+    """A load may read other separators and encodings, which source.toml names."""
+    path = tmp_path / "people.csv"
+    path.write_bytes(content)
+    hint = refused("draft", path, "--id", "card").hint
+    assert "UTF-8" in hint
+    assert "with commas between" in hint
+
+
 def test_a_line_that_is_no_row_ends_the_draft(tmp_path: Path) -> None:
     """A file without line ends would otherwise be read to its end at once."""
     path = tmp_path / "people.csv"

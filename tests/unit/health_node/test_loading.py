@@ -186,10 +186,22 @@ def test_person_without_a_card_is_counted_apart(tmp_path: Path) -> None:
     assert (report.rows, report.loaded, report.without_card, report.rejected.count) == (3, 1, 2, 0)
 
 
-@pytest.mark.parametrize("rows", [[f",{REST}"], ["nonsense,,,,,,,,,"], ["nonsense"]])
-def test_source_without_anyone_to_link_is_refused(tmp_path: Path, rows: list[str]) -> None:
+def test_source_without_anyone_to_link_is_refused(tmp_path: Path) -> None:
     """An empty population is never what the operator meant."""
-    assert "linked" in refusal(tmp_path, *rows).text
+    error = refusal(tmp_path, f",{REST}")
+    assert error.text.endswith("none of its rows can be linked.")
+    assert "Rows need the id" in error.hint
+
+
+def test_source_whose_rows_are_all_wrong_is_told_why(tmp_path: Path) -> None:
+    """Each of the first reasons once, without a value: the id is not what is missing."""
+    rows = [f"{card(1)},{REST}".replace("female", "martian"), "nonsense", "nonsense", "martian,,,,,,,,,"]
+    error = refusal(tmp_path, *rows)
+    assert "none of its rows can be linked; 4 rows are wrong; line 2: " in error.text
+    assert error.text.count("fields instead of") == 1
+    assert "line 5: health_card is not ten digits" in error.text
+    assert "martian" not in error.text + error.hint
+    assert "Rows need" not in error.hint
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from broker_common.storage.source import RejectedRows
 from broker_common.storage.source_mapping import WordReader
 from broker_common.storage.source_plan import plan_for
 from broker_common.storage.source_toml import DATE_FORMS, OwnColumn
+from broker_common.storage.source_values import ColumnReader
 
 OWN = """\
 [people]
@@ -245,6 +246,16 @@ def test_values_may_stand_in_a_table_of_their_own(tmp_path: Path) -> None:
         ("line 10 of dx.csv", "is of an id that no row of people has"),
         ("line 11 of dx.csv", "diagnosis (dx) holds a code that source.toml gives no published code"),
     ]
+
+
+def test_a_code_twice_in_one_field_counts_once_where_source_toml_says_what_is_read(tmp_path: Path) -> None:
+    """Of own codes two may stand for one published code; files under published names have no such excuse."""
+    text = OWN.replace("p-*.csv", "p-1.csv")
+    twice = FIRST.replace("infarctus|asthme", "infarctus|infarctus")
+    home = own_home(tmp_path / "home", text, {**FILES, "p-1.csv": twice.encode("latin-1")})
+    assert people_of(home)[0][-1] == "I21"
+    _, problems = ColumnReader(DICTIONARY.column("diagnosis")).read(["I21;I21"])
+    assert problems == {0: "diagnosis holds a code twice"}
 
 
 def test_values_and_people_are_counted_apart(tmp_path: Path) -> None:
