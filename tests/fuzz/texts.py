@@ -166,13 +166,11 @@ def verify_condition(condition: Condition) -> None:
     for each, found in zip((condition, negate(condition)), marks, strict=True):
         compile_condition(each, HEALTH_DICTIONARY).mark(_few_people(), found, Scratch(_FEW))
     require(bool((marks[0] ^ marks[1]).all()), "everybody is meant by a condition or by its negation")
-    require(
-        price(condition, 1, Declared(2), HEALTH_DICTIONARY)
-        == 2 * price(condition, 1, Declared(1), HEALTH_DICTIONARY)
-        > 2 * price(condition, 1_000_000, Declared(1), HEALTH_DICTIONARY)
-        > 0,
-        "it has a price",
+    drawn, whole = (
+        [price(condition, fraction, Declared(places), HEALTH_DICTIONARY) for places in (1, 2, 3)]
+        for fraction in (1, 1_000_000)
     )
+    require(drawn[2] - drawn[1] == drawn[1] - drawn[0] > whole[1] - whole[0] > 0, "it has a price for each place")
     try:
         verify_affordable(condition, 1, HEALTH_DICTIONARY, declared=Declared(1), policy=_TICKING, work_per_second=1000)
     except InvalidRequestError as error:
