@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "loading.md").read_text("utf-8")
 DICTIONARIES = (ROOT / "docs" / "dictionaries.md").read_text("utf-8")
 UNITS = ROOT / "deploy" / "systemd"
-MOST_WORDS = 1800
+MOST_WORDS = 1900
 
 
 def blocks(document: str, language: str) -> list[str]:
