@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 
 from sqlite_utils import Database
+from sqlite_utils.db import Table
 from tripartite.v1 import roster_pb2
 
 from broker_common.crypto.commitments import SALT_BYTES, commit_roster, hash_bytes
@@ -51,8 +52,6 @@ class RosterBook:
             pk="load",
             if_not_exists=True,
         )
-        # Why the census node did not take a load's roster when it was sent last.
-        db.table("roster_refusals").create({"load": str, "code": str}, pk="load", if_not_exists=True)
 
     def get(self, load: str) -> SentRoster | None:
         row = self._db.execute(f"select {_COLUMNS} from rosters where load = ?", [load]).fetchone()  # noqa: S608 - names of our own
@@ -67,16 +66,26 @@ class RosterBook:
         self._db.execute(
             "update rosters set acknowledged_ms = ? where load = ? and acknowledged_ms = 0", [now_ms, load]
         )
-        self._db.execute("delete from roster_refusals where load = ?", [load])
+        if self._refusals.exists():
+            self._refusals.delete_where("load = ?", [load])
 
     def refused(self, load: str, code: str) -> None:
         """Note why the census node does not take a load's roster."""
+        # Not before it is needed: a home of an earlier version stays as it is until it is upgraded.
+        self._refusals.create({"load": str, "code": str}, pk="load", if_not_exists=True)
         self._db.execute("insert or replace into roster_refusals (load, code) values (?, ?)", [load, code])
 
     def refusal(self, load: str) -> str:
         """Why the census node did not take a load's roster when it was sent last; "" if it did, or has not said yet."""
+        if not self._refusals.exists():
+            return ""
         row = self._db.execute("select code from roster_refusals where load = ?", [load]).fetchone()
         return "" if row is None else str(row[0])
+
+    @property
+    def _refusals(self) -> Table:
+        """Why the census node did not take a load's roster when it was sent last."""
+        return self._db.table("roster_refusals")
 
     def forget_acknowledgement(self, load: str) -> None:
         """The census node says that it does not have a load's roster, whatever it said before."""
