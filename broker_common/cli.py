@@ -36,6 +36,7 @@ from broker_common.errors import BrokerError, ExitCode, InternalError, InvalidRe
 from broker_common.interrupts import watch_lifeline
 from broker_common.language import phrase, said
 from broker_common.logs import log_as
+from broker_common.storage.durable import close_to_others
 from broker_common.terminal import coloured
 
 _GROUP = "tripartite.commands"
@@ -405,9 +406,8 @@ def program() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and leave with its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    # SECURITY: before anything is written. Whatever this process makes, or a library for it, is for its owner alone from the
-    # first byte. What is to be handed on is opened up by `durable`.
-    os.umask(0o077)
+    # SECURITY: before anything is written. What is to be handed on is opened up by `durable`.
+    close_to_others()
     # A command that is told to end may say so, and leaves nothing behind; serving nodes put handlers of their own here.
     signal.signal(signal.SIGTERM, _interrupt)
     log_as("text")

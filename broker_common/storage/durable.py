@@ -21,6 +21,11 @@ SHARED_FILE = 0o666 & ~_USERS_UMASK
 _SHARED_FOLDER = 0o777 & ~_USERS_UMASK
 
 
+def close_to_others() -> None:
+    """Whatever this process makes from here on, or a library for it, is for its owner alone from the first byte."""
+    os.umask(0o077)
+
+
 def replace_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
     """Durably make `path` hold `content`, for its owner alone unless `mode` says otherwise."""
     with replacing(path) as temporary, create_for_owner(temporary) as file:

@@ -169,3 +169,15 @@ def test_what_is_handed_on_can_be_read_as_its_owner_lets_others_read(lived: Live
     assert {mode(path) for path in shared if path.is_file()} == {0o644}
     assert len(shared) > 20
     assert mode(lived.card) == 0o644
+
+
+def test_the_program_as_a_user_starts_it_shares_what_is_handed_on(lived: Lived, tmp_path: Path) -> None:
+    """It learns the user's umask before it sets its own: a process that is forked has learnt it already."""
+    card = tmp_path / "own.card"
+    before = os.umask(0o022)
+    try:
+        ended = run("keys", "card", "--home", lived.deployment.home("health"), "--to", card, is_forked=False)
+    finally:
+        os.umask(before)
+    assert ended.code == 0
+    assert mode(card) == 0o644
