@@ -97,7 +97,8 @@ def _nursery() -> socket.socket:
     with its:
         # -P: this folder is not searched for modules. A session of its own: what ends the test run does not end it half way.
         words = [sys.executable, "-P", __file__, str(its.fileno())]
-        process = subprocess.Popen(words, pass_fds=[its.fileno()], start_new_session=True)
+        # The usual umask, whatever a test that runs just then has set: what is forked later shares by it.
+        process = subprocess.Popen(words, pass_fds=[its.fileno()], start_new_session=True, umask=0o022)
 
     def close() -> None:
         ours.close()
