@@ -78,7 +78,8 @@ def plant_at_the_health_agency(home: HealthHome) -> None:
 
 def renamed(state: CensusState | HealthState) -> Loaded:
     """The load in force again, under names that are scripts."""
-    return Loaded(load=SCRIPT, release=IMAGE, linkage=state.linkage, dictionary=hash_of(8), commitment=hash_of(9))
+    dictionary = state.dictionaries[state.load]
+    return Loaded(load=SCRIPT, release=IMAGE, linkage=state.linkage, dictionary=dictionary, commitment=hash_of(9))
 
 
 @pytest.fixture(scope="module")
