@@ -22,5 +22,5 @@ NO_DICTIONARY = (
     "'tripartite dictionary adopt --home {home}'."
 )
 LINKAGE_BEGUN = """\
-{file} holds the linkage key now. The first load is made with it, and the other agency's with the same one: whoever did not
-bring it is brought that file, by hand."""
+{file} holds the linkage key now. The first load is made with it, and so must be the other agency's:
+take it this file, by hand, unless the key came from there."""

@@ -25,7 +25,7 @@ COLUMN = "  {name}  {kind}"
 CODES = "{n:,} codes"
 LEVELS = "{n:,} codes in {levels} levels"
 EVENTS = "  {name}  (events)"
-NO_FRENCH = "{n:,} descriptions and labels have no French: whoever reads French reads the English ones."
+NO_FRENCH = "{n:,} descriptions and labels have no French: the English ones stand in for them."
 
 # --- diff ---
 SAME = "The two say the same."

@@ -25,6 +25,7 @@ def upgrade(home: Path, as_json: bool, file: Path | None) -> None:
     loaded under is adopted, and put into the home as its dictionary.toml. The other agency and the researchers can be carried over before
     or after; questions are answered again when both agencies are.
     """
+    # Imported here: nobody waits for it who asks for help.
     from broker_common.storage.dictionary_file import FILE_NAME, copy_dictionary, read_dictionary  # noqa: PLC0415
 
     agency, path = agency_at(home), file or home / FILE_NAME

@@ -157,7 +157,7 @@ def _valid_as_written(texts: Sequence[str], cards: Ids) -> npt.NDArray[np.bool_]
     places = np.flatnonzero(valid)
     written = "".join([texts[at] for at in places.tolist()])
     if not written.isascii():
-        # One such text among thousands: whoever reads one by one finds it.
+        # One such text among thousands is found where texts are read one by one.
         return np.zeros(len(texts), np.bool_)
     digits = np.frombuffer(written.encode("ascii"), np.uint8).reshape(-1, _HEALTH_CARD_DIGITS) - np.uint8(_ZERO)
     are_digits = (digits <= _LARGEST_DIGIT).all(axis=1)

@@ -44,7 +44,7 @@ class Purpose(Enum):
     QUOTE = "quote"
     # Signed with the identity key, under a prefix of its own: which dictionary the agency loads its data under.
     DICTIONARY = "adopted-dictionary"
-    # Of the form before dictionaries had a place in it.
+    # Tickets of the form before, which names no dictionaries.
     TICKET_BEFORE = "ticket-before"
 
     @property

@@ -20,7 +20,7 @@ from broker_common.storage.source import RejectedRows
 from broker_common.storage.source_plan import OwnPlan, plan_for
 from broker_common.storage.source_toml import PEOPLE_TABLE, OwnFiles, OwnTable
 
-# Of what is declared: beyond it the next load may not fit.
+# When so much of what is declared is taken, the next load may not fit.
 _LITTLE_ROOM = 0.95
 _LOAD = {"census": "tripartite census load", "health": "tripartite health load"}
 # Where a home says, or has, what its next load reads.

@@ -360,7 +360,7 @@ def scales_text(scales: Sequence[int]) -> str:
         else:
             runs.append([scale])
     parts = [
-        phrase("{low} to {high}", low=run[0], high=run[-1]) if len(run) > 2 else ", ".join(map(str, run))  # noqa: PLR2004
+        phrase("{low} to {high}", low=run[0], high=run[-1]) if len(run) > 2 else ", ".join(map(str, run))  # noqa: PLR2004 - two stand side by side
         for run in runs
     ]
     return joined(", ", parts)

@@ -102,10 +102,11 @@ class DatabaseSource:
                 rows = f"(\n{self._query.text.strip().rstrip(';')}\n) q"
                 names = session.names(f"select * from {rows} where 1 = 0")  # noqa: S608 - the agency's own query
                 verify_names(names, self._columns, has_others=True)
-                ((((total,),),),) = (list(session.rows(f"select count(*) from {rows}")),)  # noqa: S608
+                counted = session.rows(f"select count(*) from {rows}")  # noqa: S608 - the agency's own query
+                ((total,),) = (row for batch in counted for row in batch)
                 self._manner.kind.verify_count(total)
                 order = ", ".join(str(at) for at in range(1, len(names) + 1))
-                for batch in session.rows(f"select * from {rows} order by {order}"):  # noqa: S608
+                for batch in session.rows(f"select * from {rows} order by {order}"):  # noqa: S608 - as above
                     yield from self._chunk(names, batch, done, file)
                     done += len(batch)
                     if progress is not None:

@@ -129,7 +129,7 @@ class OwnPlan:
     def _beside(self, column: Column, table: OwnTable) -> TableBeside:
         own = table.columns[column.name]
         wanted = [Wanted(own.id), Wanted(own.name, column, is_own=True, separator=own.separator)]
-        assert own.rows is not None  # noqa: S101
+        assert own.rows is not None  # noqa: S101 - only a table with rows of its own comes here
         return TableBeside(self._rows(column.name, own.rows, wanted, EVENTS), column, own, table.missing, self.id_form)
 
     def _rows(

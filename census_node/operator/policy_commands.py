@@ -150,9 +150,9 @@ def _within(setting: str) -> Whole:
     (field,) = (field for field in msgspec.structs.fields(Policy) if field.name == setting)
     limits = msgspec.inspect.type_info(field.type)
     # Options of this kind are made for bounded numbers only.
-    assert isinstance(limits, msgspec.inspect.IntType)  # noqa: S101
-    assert limits.ge is not None  # noqa: S101
-    assert limits.le is not None  # noqa: S101
+    assert isinstance(limits, msgspec.inspect.IntType)  # noqa: S101 - see above
+    assert limits.ge is not None  # noqa: S101 - see above
+    assert limits.le is not None  # noqa: S101 - see above
     return Whole(limits.ge, limits.le)
 
 

@@ -192,4 +192,4 @@ def _quantiles(law: PairLaw, angle: float, variance: float) -> list[float]:
 @functools.lru_cache(64)
 def critical_values(law_of: tuple[int, ...]) -> CriticalValues:
     """Those of `one_table` (four numbers) or of `two_tables` (six)."""
-    return CriticalValues(one_table(*law_of) if len(law_of) == 4 else two_tables(*law_of))  # noqa: PLR2004
+    return CriticalValues(one_table(*law_of) if len(law_of) == 4 else two_tables(*law_of))  # noqa: PLR2004 - one table's law has four parts

@@ -74,8 +74,8 @@ Marking, sealing, opening and passes as the product does them, without nodes; so
 
 _EVENTS: Final = """## Cohorts by events
 
-Of an event table with one of 100,000 codes in a graph, a day and a length, and a list of as many codes; one person has a hundred thousand
-events. The *floor* compares every number of each column once and packs a bit for each, in as many threads. Processor time is that of
+An event has one of 100,000 codes that form a graph, a day and a length; a column of people lists as many codes; one person has a hundred
+thousand events. The *floor* compares every number of each column once and packs a bit for each, in as many threads. Processor time is that of
 each thread: what an idle machine would take. *Paid for*: what the price allows at the default `work_per_second`.
 """
 

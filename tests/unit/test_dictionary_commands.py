@@ -64,7 +64,7 @@ def test_check_says_what_a_file_publishes(tmp_path: Path) -> None:
         f"  hash       {OLD.hash.hex()}\n"
         "  age  whole numbers from 0 to 130\n"
         "  ill  2 codes in 2 levels, one person may have several\n"
-        "2 descriptions and labels have no French: whoever reads French reads the English ones.\n"
+        "2 descriptions and labels have no French: the English ones stand in for them.\n"
     )
     assert json.loads(run("check", path, "--json")) == {
         "file": str(path),

@@ -103,7 +103,7 @@ class Accounts:
         # SECURITY: those too who were left out: a load may make a spent person's second card somebody else's.
         cards = np.flatnonzero(sample.persons != NOBODY)
         self.homes[sample.persons[cards]] = sample.households[cards]
-        # Of the people of one address the first stands for it.
+        # Several people have one address: the first of them stands for it.
         names, first = np.unique(sample.names[cards], return_index=True)
         cards = cards[first]
         place, known = self._find(names)
