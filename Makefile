@@ -1,7 +1,7 @@
 # The only entry for developer commands; CI runs `make check` and nothing else.
 PYTHON ?= python3.11
 BIN := .venv/bin
-PACKAGES := broker_common census_node deploy health_node researcher_node
+PACKAGES := broker_common census_node deploy health_node policy_lab researcher_node
 PROTOS := $(wildcard protos/tripartite/v1/*.proto)
 
 # Or every process of a test would compile the program anew.

@@ -28,7 +28,7 @@ from broker_common.errors import (
 from broker_common.rpc.status import STATUS_OF_REASON, broker_error
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("broker_common", "census_node", "deploy", "health_node", "researcher_node")
+PACKAGES = ("broker_common", "census_node", "deploy", "health_node", "policy_lab", "researcher_node")
 EXIT_CODES = {
     "InvalidRequestError": ExitCode.INVALID_REQUEST,
     "RefusedError": ExitCode.REFUSED,

@@ -18,7 +18,7 @@ from health_node import config as health_config
 from researcher_node import config as researcher_config
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("broker_common", "census_node", "deploy", "health_node", "researcher_node")
+PACKAGES = ("broker_common", "census_node", "deploy", "health_node", "policy_lab", "researcher_node")
 MANUAL = ROOT / "deploy" / "README.md"
 
 

@@ -14,7 +14,7 @@ from broker_common.cli import program
 from broker_common.errors import REASONS
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("broker_common", "census_node", "deploy", "health_node", "researcher_node")
+PACKAGES = ("broker_common", "census_node", "deploy", "health_node", "policy_lab", "researcher_node")
 DOCUMENTS = sorted(path for path in ROOT.glob("**/*.md") if not {".venv", "build"} & set(path.parts))
 # What stands for a role in a sentence that is made for several of them.
 ANY_ROLE = frozenset({"{role}", "{}"})

@@ -1,0 +1,10 @@
+"""`tripartite lab`."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.group()
+def lab() -> None:
+    """Weigh a policy before an agency says yes: pages, evaluations of mechanisms, an assessment to print."""

@@ -1,0 +1,60 @@
+"""Who may see what was computed from a data file: an exact error beside a noisy answer gives the exact value away."""
+
+from __future__ import annotations
+
+import os
+from enum import Enum
+from pathlib import Path
+
+from broker_common.language import phrase
+
+_PRIVATE = 0o600
+_PRIVATE_FOLDER = 0o700
+
+
+class Standing(Enum):
+    """What the data are, as their holder declares."""
+
+    INTERNAL = "internal"
+    PUBLIC = "public"
+    SYNTHETIC = "synthetic"
+    # Figures of the policy alone: no data file was read.
+    NO_DATA = "no data"
+
+    @property
+    def mark(self) -> str:
+        """The sentence that stands on every page of the output."""
+        return _MARKS[self]
+
+    @property
+    def may_be_assessed(self) -> bool:
+        """Whether an assessment, which is handed on, may include it."""
+        return self is not Standing.INTERNAL
+
+
+_MARKS = {
+    Standing.INTERNAL: phrase(
+        "INTERNAL. Computed from a data file: an error beside a noisy answer gives the exact value away. Do not hand it on."
+    ),
+    Standing.PUBLIC: phrase("Computed from data that its holder declares public."),
+    Standing.SYNTHETIC: phrase("Computed from data that its holder declares synthetic: nobody is in it."),
+    Standing.NO_DATA: phrase("Computed from the policy alone: no data file was read."),
+}
+
+
+def make_private_folder(path: Path) -> Path:
+    """The folder, made if it is missing, that only its owner may open."""
+    path.mkdir(parents=True, exist_ok=True)
+    path.chmod(_PRIVATE_FOLDER)
+    return path
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write the whole file, or leave the old one; only its owner may read it."""
+    begun = path.with_name(f".{path.name}.begun")
+    begun.unlink(missing_ok=True)
+    with os.fdopen(os.open(begun, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    begun.replace(path)
