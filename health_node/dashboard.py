@@ -117,12 +117,13 @@ class HealthDashboard:
         if picture is None:
             return {"picture": None, "followed": now.followed}
         cohorts = read_cohort_figures(self.home.path)
+        roster, refusal = self._roster(picture.load)
         return {
             "picture": picture,
             "followed": now.followed,
             "warnings": [t(each.text) for each in _problems(now)],
             "funnel": _funnel(t, picture),
-            "live_figures": [*_live_figures(t, now, picture), _roster_figure(t, self._roster(picture.load))],
+            "live_figures": [*_live_figures(t, now, picture), _roster_figure(t, roster, refusal)],
             "cohorts": cohorts,
             "bars": "" if cohorts is None else _bars(t, cohorts),
             "least_cell": LEAST_CELL,
@@ -137,9 +138,10 @@ class HealthDashboard:
             "certificate_rows": certificate_rows(t, (*picture.certificates, *now.own.listed), now.now_ms),
         }
 
-    def _roster(self, load: str) -> SentRoster | None:
+    def _roster(self, load: str) -> tuple[SentRoster | None, str]:
         with rows_of(self._home.journal_path) as db:
-            return RosterBook(db).get(load)
+            book = RosterBook(db)
+            return book.get(load), book.refusal(load)
 
     def problems(self) -> list[str]:
         """Everything that somebody should see to, in English; depends on nobody's records."""
@@ -219,10 +221,13 @@ def _live_figures(t: Language, now: _Now, picture: Picture) -> list[tuple[str, s
     ]
 
 
-def _roster_figure(t: Language, roster: SentRoster | None) -> tuple[str, str, str]:
+def _roster_figure(t: Language, roster: SentRoster | None, refusal: str) -> tuple[str, str, str]:
     """The roster of the load in force; questions wait until the census node has it."""
     if roster is None:
         return t("Roster of the load"), t("none"), ""
+    if refusal:
+        refused = t("refused by the census node ({code}); questions wait: see 'tripartite doctor'", code=refusal)
+        return t("Roster of the load"), t.number(roster.number), refused
     if not roster.acknowledged_ms:
         return t("Roster of the load"), t.number(roster.number), t("on its way to the census node; questions wait")
     since = t("at the census node since {time}", time=t.instant(roster.acknowledged_ms))

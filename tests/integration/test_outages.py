@@ -31,6 +31,7 @@ from census_node.opening import CensusHome
 from census_node.operator.dashboard import CensusDashboard
 from health_node.dashboard import HealthDashboard
 from health_node.opening import HealthHome
+from health_node.roster_book import RosterBook, SentRoster
 
 DAY_MS = 86_400_000
 YEAR_MS = 366 * DAY_MS
@@ -133,6 +134,28 @@ def test_a_peer_that_is_gone_shows(deployment: Deployment, role: str) -> None:
         assert "was not heard of" in watched.page()
         assert "was not heard of" not in quiet
         assert watched.metric("peer_last_contact_timestamp_seconds") == watched.clock() / 1000 - 46
+
+
+def test_a_roster_that_the_census_node_does_not_take_shows(deployment: Deployment) -> None:
+    """With the reason, until it is taken: the operator of the health node is the one who can see to it."""
+
+    def roster() -> str:
+        values = next(page for page in watched.dashboard.pages if page.path == "/activity").values(ENGLISH)
+        return next(note for name, _, note in values["live_figures"] if name == "Roster of the load")
+
+    with watching(deployment, "health") as watched, HealthHome(watched.path).journal() as journal:
+        load = journal.state.load
+        with journal.transaction() as transaction:
+            book = RosterBook(transaction.db)
+            if book.get(load) is None:
+                book.put(SentRoster(load, 1, b"", b"", 0))
+        assert roster() == "on its way to the census node; questions wait"
+        with journal.transaction() as transaction:
+            RosterBook(transaction.db).refused(load, "LINKAGE_MISMATCH")
+        assert roster().startswith("refused by the census node (LINKAGE_MISMATCH); questions wait")
+        with journal.transaction() as transaction:
+            RosterBook(transaction.db).acknowledge(load, watched.clock())
+        assert roster().startswith("at the census node since")
 
 
 @pytest.mark.parametrize("role", ["census", "health"])
