@@ -33,7 +33,7 @@ from broker_common.storage.home import stated_role
 
 _EXPORTS: Final = "tripartite.exports"
 _ROLES: Final = ("researcher", "health", "census")
-# Of the entry point that opens criteria as well.
+# The name of the entry point that opens criteria as well.
 _WITH_CRITERIA: Final = "{role}-with-criteria"
 _Export: TypeAlias = Callable[[Path, ExportFolder, Report], ExportReport]
 

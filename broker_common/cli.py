@@ -50,7 +50,7 @@ _SHOWN_CHARACTERS = 40
 _MOST_ROWS = 2**32 - 1
 _ADDRESS = re.compile(r"[^\s:]+:[0-9]{1,5}|\[[0-9a-fA-F:]+\]:[0-9]{1,5}")
 _MAX_PORT = 65_535
-# What the command library says of a wrong command line, as it says it.
+# The command library's own sentences about a wrong command line.
 LIBRARY_SENTENCES = (
     "Invalid value for {name}: {problem}",
     "Missing option {name}.",
@@ -468,7 +468,7 @@ def _unexpected(error: Exception) -> BrokerError:
     if isinstance(error, OSError) and error.filename is not None:
         # A file that the command was told to use: no bug, and nothing that a traceback would explain.
         file, problem = Path(os.fsdecode(error.filename)), error.strerror or type(error).__name__
-        # What is written stands under another name until it is whole.
+        # A file has another name until it is whole.
         return InvalidRequestError(
             "FILE_UNUSABLE", file=str(file.parent if file.suffix == ".part" else file), problem=problem
         )
@@ -529,7 +529,7 @@ def usage_problem(message: str) -> str:
         pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>.+)", re.escape(template))
         found = re.fullmatch(pattern, message, re.DOTALL)
         if found is not None:
-            # What is wrong with a value is a sentence of the library again.
+            # The problem with a value is a sentence of the library again.
             return phrase(template, **{name: usage_problem(text) for name, text in found.groupdict().items()})
     return message
 

@@ -16,7 +16,7 @@ from broker_common.language import language_of_environment, phrase, said
 from broker_common.terminal import fitted
 
 if TYPE_CHECKING:
-    # What a command needs is imported when it runs (see PLC0415 in pyproject.toml): --help waits for none of it.
+    # A command imports what it needs when it runs (see PLC0415 in pyproject.toml): --help waits for none of it.
     from broker_common.query.dictionary import Column, Dictionary
     from broker_common.query.dictionary_changes import Change
     from broker_common.storage.agency import AgencyHome

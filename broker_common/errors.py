@@ -79,7 +79,7 @@ class BrokerError(Exception):
 
     @property
     def _hint(self) -> str:
-        # What to type instead, where somebody could tell, says more than the table.
+        # A hint that says what to type instead helps more than the table's.
         return _INSTEAD if self.details.get("instead") else REASONS[self.code].hint
 
     @property
@@ -166,7 +166,7 @@ _OUR_WORDS = frozenset(
     {"agency", "expected", "found", "instead", "peer", "problem", "remedy", "role", "scales", "subject", "what"}
 )
 _INSTEAD = "{instead}"
-# Of a peer's words for our terminal.
+# The most of a peer's words that our terminal shows.
 _MAX_DETAIL_CHARACTERS = 500
 _STOPPING = frozenset({"FORMAT_OLD", "FORMAT_UNKNOWN", "INTEGRITY", "ROLLED_BACK", "STORE_FAILED", "STATE_UNKNOWN"})
 # Starting again would end the same way, and trying for ever would hide that somebody has to look.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import platform
 
-# Of the GNU C library's mallopt(3).
+# A parameter of the GNU C library's mallopt(3).
 _M_ARENA_MAX = -8
 
 

@@ -43,7 +43,7 @@ def _replace(before: object, after: object) -> None:
 
 def _end_at_once(number: int, frame: FrameType | None) -> None:
     del number, frame
-    # By hand: the modules that would do it may not be imported yet.
+    # Written by hand: the modules that would do it may not be imported yet.
     if "--json" in sys.argv:
         os.write(1, f'{{"error": {{"code": "INTERRUPTED", "text": "{TEXT}", "hint": "{HINT}"}}}}\n'.encode())
     else:

@@ -33,7 +33,7 @@ class Sparing:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        # By kind: when its minute began, and how many there were since. Kinds are few: calls, codes and reasons.
+        # For each kind: the start of its minute, and the count since. Kinds are few: calls, codes and reasons.
         self._counts: dict[tuple[str, ...], tuple[float, int]] = {}
 
     def __call__(self, logger: WrappedLogger, name: str, line: EventDict) -> EventDict:

@@ -151,7 +151,7 @@ class Figures:
     """What a node has last written of itself."""
 
     text: bytes
-    # By name and labels, in the order in which they stand.
+    # Each sample has a name, labels and a value, in the order of the text.
     samples: tuple[tuple[str, tuple[tuple[str, str], ...], float], ...]
     written_ms: int
 

@@ -38,12 +38,12 @@ class FirstPolicy:
     accounting: Accounting
     max_belief: str
     people: int
-    # Of the health agency: the time that it is given to draw a sample follows from them.
+    # The health agency's places: the time that it gets to draw a sample follows from them.
     places: int
-    # Of the health agency as well: rows of all its tables.
+    # The rows of all tables of the health agency.
     events: int = 0
     subject: Subject = "person"
-    # As the census agency's dictionary says.
+    # The same as in the census agency's dictionary.
     linkage: Linkage = "complementary"
     # None, here and below: what is usual for so many people.
     release_tick_ms: int | None = None

@@ -111,7 +111,7 @@ class LogService(log_service_pb2_grpc.LogServiceServicer):
             _log.warning("the health agency's cosignature is not kept", agency=agency, code=error.code)
             return parse_note(note)[0].size
         if seen.size > self._heard.get(agency, 0):
-            # What is said again is no news, and whoever says it often wakes nobody.
+            # A repeated message is no news: an agency that repeats itself wakes nobody.
             self._heard[agency] = seen.size
             self._publication.hear()
         return seen.size

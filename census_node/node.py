@@ -57,7 +57,7 @@ class Keys:
     refusal: Callable[[], SigningKey]
     # Every key that samples may be sealed to.
     sample: Callable[[], Sequence[OpeningKey]]
-    # Of every registered health agency, by organisation.
+    # The manifest keys of every registered health agency, by organisation.
     manifest: Callable[[], Mapping[str, Sequence[VerifyKey]]]
     researchers: Callable[[], Mapping[str, Researcher]]
     # The name that a registered health agency cosigns under, by organisation.

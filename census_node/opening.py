@@ -153,7 +153,7 @@ class CensusHome(AgencyHome[CensusState]):
             clock=log_time,
             tables=_create_tables,
         )
-        # What has expired by the log stays expired, and what is quoted now expires in its time, however far the wall
+        # A ticket that has expired by the log stays expired, and a new quote expires in its time, even if the wall
         # clock is behind the log. Certificates and ticks go by the wall clock: a clock that was ahead once must not end
         # them.
         log_time.not_before(journal.now())

@@ -35,7 +35,7 @@ from census_node.release.publication import Publication
 _log = structlog.get_logger()
 Requests = AsyncIterator[census_service_pb2.SendRosterRequest]
 ResultT = TypeVar("ResultT")
-# What BUSY says while another roster of the same agency is on its way.
+# BUSY asks the agency to wait this long while another roster of its own is on its way.
 _RETRY_SECONDS = 1
 # How often it is looked whether another load or policy is in force.
 _LOOK_SECONDS = 1.0
@@ -73,7 +73,7 @@ class RosterRounds:
         self._receiving: set[str] = set()
         self._staged = News()
         self._switched = News()
-        # By agency: when rosters of the last hour began to come.
+        # The times at which each agency began to send a roster in the last hour.
         self._begun_ms: dict[str, list[int]] = {}
 
     async def receive(self, requests: Requests, sender: Identity, proceed: Callable[[], Awaitable[object]]) -> None:

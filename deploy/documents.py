@@ -142,7 +142,7 @@ def _settings(module: ModuleType, *classes: str) -> str:
     return "\n".join(parts)
 
 
-# What a study file calls otherwise than the program, and what is not one of its keys.
+# Names that a study file and the program do not share, and fields that are none of its keys.
 _STUDY_KEYS = {"fraction_millionths": "fraction"}
 _NO_STUDY_KEYS = frozenset({"file", "line", "kind", "part", "select"})
 

@@ -34,7 +34,7 @@ _END_SECONDS = 5.0
 
 Report = Callable[[str], Callable[[int, int], None]]
 Said = Callable[[str, int, int], None]
-# What a process says: how far it is (what, done, total); that it is done (nothing); or what went wrong.
+# A process says how far it is (what, done, total), that it is done (None), or its error.
 _Message: TypeAlias = tuple[str, int, int] | Exception | tuple[str, dict[str, str]] | None
 
 

@@ -42,7 +42,7 @@ def node_log(file: Path, say: Callable[[str], None]) -> Iterator[BinaryIO]:
         with file.open("ab") as log:
             yield log
     except Exception as error:
-        # What was wished for wrongly is no node's doing.
+        # A wrong wish is no fault of a node.
         if not isinstance(error, InvalidRequestError) or error.code != "INVALID_VALUE":
             lines = file.read_text(encoding="utf-8", errors="replace").splitlines()[-_SHOWN_LINES:]
             say("\n".join([said(texts.NODES_LOGGED), *lines]))

@@ -45,11 +45,11 @@ class CensusNow:
 
     stub: census_service_pb2_grpc.CensusServiceAsyncStub
     logs: log_service_pb2_grpc.LogServiceAsyncStub
-    # What samples are sealed to.
+    # Samples are sealed to this key.
     sealing_key: SealingKey
     policy_keys: list[VerifyKey]
     refusal_keys: list[VerifyKey]
-    # What checks the checkpoints of its log.
+    # Verifies the checkpoints of its log.
     log: NoteVerifier
 
 
@@ -80,7 +80,7 @@ class CensusLink:
         self._glance = glance
         self._channels: list[aio.Channel] = []
         self._shown: tuple[Peer, bytes] | None = None
-        # Of ours: the last card that the census node was told.
+        # The last card of ours that the census node was told.
         self._told: SignedCard | None = None
         # How often either side has heard of a card that was new to it.
         self.news = 0
@@ -156,7 +156,7 @@ class CensusLink:
         if newer is not None:
             await asyncio.to_thread(self._take, newer)
             _log.info("the census agency has a new card", serial=newer.card.serial)
-        # What we had told a process before this one, nobody remembers: the first exchange may be news.
+        # A process before this one may have told another card: the first exchange may be news.
         if newer is not None or own != self._told:
             self.news += 1
         self._told = own

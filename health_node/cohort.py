@@ -211,7 +211,7 @@ class _Among:
         elif last == self.encoding.top:
             np.greater_equal(numbers, number(first), out=marks)
         else:
-            # What lies below the first wraps around and is too large as well.
+            # A number below the first wraps around and is too large as well.
             above = scratch.numbers(self.encoding.kind)[: len(numbers)]
             np.subtract(numbers, number(first), out=above)
             np.less_equal(above, number(last - first), out=marks)

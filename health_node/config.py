@@ -68,8 +68,8 @@ class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     roster_deadline_ms: Annotated[int, Meta(ge=1000, le=86_400_000)] = 1_800_000
     # Threads that may work on one cohort.
     engine_threads: Annotated[int, Meta(ge=1, le=64)] = 2
-    # What all `engine_threads` together do in a second for criteria, in passes over one person or one row of a table. Two
-    # threads on two idle cores do 20,000,000,000 and more. The default is a fifth of that: several cohorts wait for each other,
+    # The work that all `engine_threads` together do in a second for criteria, in passes over one person or one row of a table.
+    # Two threads on two idle cores do 20,000,000,000 and more. The default is a fifth of that: several cohorts wait for each other,
     # and a machine does something else as well. Lower it for a slower machine or fewer threads: criteria that take longer than
     # the policy's `forward_delay_ms` are refused by it.
     work_per_second: Annotated[int, Meta(ge=1_000_000, le=10**15)] = 4_000_000_000

@@ -29,7 +29,7 @@ Stored: TypeAlias = NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.uint32] 
 
 _KINDS: Sequence[StoredType] = (np.dtype("<u1"), np.dtype("<u2"), np.dtype("<u4"), np.dtype("<u8"))
 _EPOCH = date(1970, 1, 1).toordinal()
-# Of values that are looked at in one go.
+# Values that are looked at in one go.
 _PIECE = 1 << 20
 
 
@@ -41,7 +41,7 @@ class Encoding:
     kind: StoredType
     # The greatest number that may be stored.
     top: int
-    # What is added to a value of `source_values`.
+    # Added to each value of `source_values`.
     shift: int
 
     @classmethod

@@ -52,7 +52,7 @@ class EventReport:
     rows: int
     loaded: int
     without_card: int
-    # Whose id nobody has among the people.
+    # Rows whose id nobody has among the people.
     of_nobody: int
     rejected: RejectedRows
 
@@ -67,7 +67,7 @@ class LoadReport:
     places: int
     without_card: int
     rejected: RejectedRows
-    # By name of the table.
+    # The report of each table.
     events: Mapping[str, EventReport]
     declared: Declared
 
@@ -144,7 +144,7 @@ class _Read(NamedTuple):
     pseudonyms: NDArray[np.uint8]
     lines: NDArray[np.uint32]
     values: Mapping[str, Values]
-    # Of each list how many values each row has, and all of them.
+    # For each list: how many values each row has, and all the values.
     lists: Mapping[str, tuple[NDArray[np.int64], NDArray[np.int32]]]
 
 

@@ -50,8 +50,8 @@ _DRAWING_PASSES = 60  # 2.6 to 2.9: 16 bytes of each encrypted and compared, whe
 _SUMMING_PASSES = 2  # a bit of each row packed, and how many there are before each word
 _COUNTING_PASSES = 40  # for each owner of rows: how many of these are meant
 _SPREADING_PASSES = 30  # for each person at a place: what was found of the place
-# Of compiling, which is done when a question is submitted and when it is drawn: 25 ns each time. The calls that a comparison takes
-# whatever it stands for, 20 us for each of a hundred at most, are in the reserve.
+# The price of compiling, which happens at submission and at drawing: 25 ns each time. The fixed calls of a comparison,
+# 20 us for each of a hundred at most, are in the reserve.
 _NUMBER_PASSES = 1_000
 
 

@@ -259,7 +259,7 @@ class HealthNode:
         """
         with self.journal.reading() as state:
             roster = RosterBook(self.journal.db).get(accepted.load)
-            # What was handed over once goes again, whatever was replaced since: it may be charged.
+            # A sample that was handed over once goes again, even if its load was replaced: it may be charged.
             was_handed_over = bool(state.tickets[accepted.ticket.hash.hex()].manifest)
             is_in_force = state.load == accepted.load
         if was_handed_over or (roster is not None and roster.acknowledged_ms):

@@ -84,7 +84,7 @@ class People:
     high: NDArray[np.uint64]
     low: NDArray[np.uint64]
     columns: Mapping[str, Values]
-    # By name. That of members has no columns of its own.
+    # Tables by name. The table of members has no columns of its own.
     tables: Mapping[str, Rows] = field(default_factory=dict)
 
     @property
@@ -107,7 +107,7 @@ class Figures:
     people: int
     # As they were declared when it was loaded.
     places: int
-    # By name of the table.
+    # The extent of each table.
     tables: Mapping[str, Extent] = field(default_factory=dict)
 
     @property
@@ -139,7 +139,7 @@ def build_people_store(path: Path, people: People, dictionary: Dictionary, *, pl
                 _write(file, column.start, [_encoded(column.encoding, people.columns[name])])
             for name, table in layout.tables.items():
                 _write_table(file, table, tables[name])
-            # What nothing was written to is zeros.
+            # The rest of the file is zeros.
             file.truncate(layout.end)
         with path.open("r+b") as file:
             digest = hashlib.file_digest(file, "sha256").digest()

@@ -23,7 +23,7 @@ class Picture:
     forwarded: int
     charged: int
     settled: int
-    # By code, as the census node gave it.
+    # The number of refusals of each code, as the census node gave it.
     refusals: Mapping[str, int]
     log_size: int
     log_ms: int

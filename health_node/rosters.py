@@ -44,7 +44,7 @@ _LONG_PAUSE_SECONDS = 60.0
 _OFFER_MS = 300_000
 # Frames that are sealed in one go.
 _FRAMES_AT_ONCE = 8
-# What is heard of a key that one of the agencies has not heard of yet.
+# Errors that name a key which one of the agencies has not heard of yet.
 _OF_A_KEY = frozenset({"BAD_SIGNATURE", "PEER_MISBEHAVED", "SEALED_WRONGLY", "UNKNOWN_KEY"})
 
 
@@ -133,10 +133,10 @@ class RosterSender:
         self._manifest_key = manifest_key
         self._randomness = randomness
         self._deadline_seconds = deadline_ms / 1000
-        # Of the last load whose roster the census node has, as it said to this process, and when it said so last.
+        # The last load whose roster the census node said it has, and when it last said so.
         self._sent = ""
         self._sent_ms = 0
-        # What the operator was told last.
+        # The operator's last news.
         self._told = ""
         self._asked = asyncio.Event()
 

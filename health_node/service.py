@@ -50,7 +50,7 @@ _FIRST_BACKOFF_SECONDS = 0.2
 _MAX_BACKOFF_SECONDS = 5.0
 # A census node that says one of these will take the same ticket later.
 _RETRIED = frozenset({"BUSY", "PEER_FAILED", "PEER_UNAVAILABLE"})
-# What is heard of a key that one of the agencies has not heard of yet.
+# Errors that name a key which one of the agencies has not heard of yet.
 _OF_A_KEY = frozenset({"BAD_SIGNATURE", "PEER_MISBEHAVED", "SEALED_WRONGLY", "UNKNOWN_KEY"})
 
 
@@ -107,9 +107,9 @@ class _Question:
     accepted: Accepted
     walk: _Walk
     spot: Spot
-    # Of the time at which it was submitted; not known of a question that goes on after a start.
+    # The policy at the time of submission; unknown for a question that goes on after a start.
     policy: Policy | None
-    # None as well.
+    # Unknown after a start as well.
     submitted_ms: int | None
 
 

@@ -81,7 +81,7 @@ class Declared:
     """What was declared for a load: all that work, prices and delays follow from."""
 
     places: int
-    # By name of the table.
+    # Rows of each table.
     tables: Mapping[str, int] = field(default_factory=dict)
 
     @property

@@ -45,7 +45,7 @@ Unless the census agency has this chain already: bring it {file}, out of band, a
 Until chain {linkage} is in force at both agencies, questions wait, or are refused, and nothing is charged: compare the names."""
 RELEASE_HELP = "A name for this extract of the health data; by default the name in force."
 
-# Of the node's log.
+# Messages in the node's log.
 DISAGREE = "the agencies do not agree on a key"
 DISAGREE_REMEDY = (
     "compare 'keys list' of both homes; hand over the newer card ('keys card') and let the other agency 'register' it"

@@ -30,7 +30,7 @@ _CALL_SECONDS = 10.0
 # After a round that came to nothing: doubled every time, up to the longest.
 _FIRST_PAUSE_SECONDS = 0.1
 _MAX_PAUSE_SECONDS = 2.0
-# What a round fails with when one side has a card that the other has not heard of.
+# A round fails with one of these when one side has a card that the other has not heard of.
 _OF_A_KEY = frozenset({"BAD_SIGNATURE", "PEER_MISBEHAVED"})
 
 
@@ -86,7 +86,7 @@ class CensusWitness:
         return False
 
     async def _round(self) -> bool:
-        # What is cosigned under a key that the census node has not heard of lets no answer out.
+        # A cosignature under a key that the census node has not heard of lets no answer out.
         await self._link.tell_card()
         census = await self._link.now()
         request = await self._journal.glance(self._request)
@@ -126,7 +126,7 @@ class CensusWitness:
             raise PeerUnavailableError(
                 "PEER_MISBEHAVED", peer="census", problem="another history of its log than before"
             ) from error
-        # What is shown again is no progress: a census node that shows nothing new at once must not keep us busy.
+        # A repeated checkpoint is no progress: a census node that shows nothing new must not keep us busy.
         return self._seen_size(log) > before
 
     def _seen_size(self, log: NoteVerifier) -> int:
@@ -139,7 +139,7 @@ class CensusWitness:
             return 0
         witness = self._known.witness("census", self._census)
         try:
-            # Of any time: an auditor asks for it, and no clock of the census node's may make us lack it.
+            # Its time does not matter: an auditor asks for it, and the census node's clock must not make us lack it.
             return self._witnessing.take(note, self._known.own_log(), witness, of_any_time=True).size
         except InvalidRequestError as error:
             # No reason to cosign nothing: it may be under a key whose card has not come yet.

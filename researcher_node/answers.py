@@ -45,7 +45,7 @@ _BUSY_TIMEOUT_SECONDS = 30
 # How often, and how far apart, another process that is just reading is given the time to finish.
 _WIPE_TRIES = 20
 _WIPE_PAUSE_SECONDS = 0.02
-# Of the file, kept where SQLite has a place for it; counted up whenever what a row means changes.
+# The file's format, kept in SQLite's own place for it; it grows when the meaning of a row changes.
 _FORMAT = 1
 _COLUMNS: dict[str, type] = {
     "query": str,
@@ -87,7 +87,7 @@ _LIKE = (
     f"{_QUESTIONS} where criteria = ? and question = ? and scale = ? and fraction_millionths = ? and refused = '' "
     "order by asked_ms desc, questions.rowid desc limit 1"
 )
-# What is written when the answer comes.
+# Columns that are written when the answer comes.
 _ANSWERED = frozenset({"noisy_counts", "charged", "signed_receipt", "answer_salt", "answered_ms"})
 # Counts that are NULL have not come; none is read.
 _RECEIPTS = (

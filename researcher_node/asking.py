@@ -225,7 +225,7 @@ class _Pauses:
 
     on_busy: BusyHandler
     on_away: Callable[[], None] = lambda: None
-    # What may pass by itself; anything else ends the call.
+    # Errors that may pass by themselves; anything else ends the call.
     passing: frozenset[str] = frozenset({"BUSY", "PEER_UNAVAILABLE"})
     said_away: bool = False
 
@@ -364,7 +364,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         """What `parse` makes of a text with a node's dictionary: the one this session read with last, or else the present one."""
         last = self._read_with.get(role)
         if last is not None:
-            # What is an error with the last one may be good by now.
+            # A text that is wrong under the last dictionary may be right under the present one.
             with suppress(InvalidRequestError):
                 return parse(text, last)
         present = self._read_with[role] = await self._dictionary(role)

@@ -25,7 +25,7 @@ from researcher_node.answers import Answers, AskedQuestion, Charge
 from researcher_node.asking import Proposal, Session, Wish
 from researcher_node.own_use import OwnUse, percent, use_with
 
-# Of a budget: an answer that takes more leaves room for three others at most.
+# An answer that takes more than this share of a budget leaves room for three others at most.
 _DEAR = Fraction(1, 4)
 
 

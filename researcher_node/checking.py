@@ -46,14 +46,14 @@ class Finding:
 class Report:
     """All findings of one check."""
 
-    # By query id, for each receipt that was to be checked.
+    # The finding for each receipt that was to be checked, by query id.
     receipts: Mapping[str, Finding]
     # Whether the log goes on from what was seen at earlier checks.
     log: Finding
     # The newest cosigned checkpoint with its signatures, once they are verified, and its size; empty and 0 otherwise.
     checkpoint: str
     size: int
-    # What kept something from being checked.
+    # The error that kept something from being checked.
     failure: BrokerError | None
 
     def count(self, outcome: Outcome) -> int:
@@ -104,7 +104,7 @@ class _Comparing:
     def __init__(self, session: Session, newest: Checkpoint | None) -> None:
         self._session = session
         self._newest = newest
-        # What the node said instead of a proof. It is asked no more.
+        # The node's error instead of a proof. It is asked no more.
         self.failure: BrokerError | None = None
 
     async def with_older(self, older: Checkpoint) -> Finding:

@@ -37,7 +37,7 @@ from researcher_node.estimate_commands import estimate
 from researcher_node.selection import FORMATS, STATES, Selection, parse_since, parse_until
 
 if TYPE_CHECKING:
-    # What a command needs is imported when it runs (see PLC0415 in pyproject.toml): --help waits for none of it.
+    # A command imports what it needs when it runs (see PLC0415 in pyproject.toml): --help waits for none of it.
     from tripartite.v1 import health_service_pb2
 
     from broker_common.privacy.policy import Policy
@@ -209,7 +209,7 @@ def ask(
             if yes or (as_json and not is_at_terminal()):
                 say_warnings(warnings)
             elif warnings:
-                # What would be refused anyway is refused before anybody is asked to confirm it.
+                # A question that would be refused is refused before anybody is asked to confirm it.
                 run(session.quote(wanted.count, wanted.precision))
                 confirm(warnings)
             asked = run(_ask(session, wanted, wait))

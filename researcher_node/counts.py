@@ -21,7 +21,7 @@ from broker_common.terminal import cut, terminal_width
 from researcher_node import texts
 from researcher_node.answers import AskedQuestion
 
-# Of a label in a table, however narrow the terminal.
+# The shortest label in a table, even in a narrow terminal.
 _LEAST_LABEL = 12
 
 

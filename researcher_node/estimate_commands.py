@@ -17,7 +17,7 @@ from broker_common.terminal import fitted
 from researcher_node import estimate_texts as texts
 
 if TYPE_CHECKING:
-    # What a command needs is imported when it runs (see PLC0415 in pyproject.toml): --help waits for none of it.
+    # A command imports what it needs when it runs (see PLC0415 in pyproject.toml): --help waits for none of it.
     from researcher_node.estimates import Kind
 
 # A trend needs a first and a last group, and two scores that differ.

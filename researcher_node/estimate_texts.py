@@ -8,7 +8,7 @@ AGAINST_HELP = "The cells to compare with; all but --part by default."
 WEIGHTS_HELP = "One for each answer, e.g. 0.2,0.5,0.3: the groups' parts of a standard population. Scaled to sum to 1."
 SCORES_HELP = "One for each answer, e.g. 40,50,60: where the groups stand. 1, 2, 3 ... by default."
 
-# What is estimated, and how its numbers are written.
+# The estimates, and how their numbers are written.
 TITLES = {
     "share": "Share of {part}: {value}",
     "difference": "Difference of the shares of {part}: {value}",

@@ -39,7 +39,7 @@ class Estimated:
 
     estimate: Estimate
     part: tuple[str, ...]
-    # What the part is compared with: the rest of the whole, or the other cells of a rate ratio.
+    # The part is compared with these: the rest of the whole, or the other cells of a rate ratio.
     against: tuple[str, ...]
     answers: tuple[tuple[str, AskedQuestion], ...]
 

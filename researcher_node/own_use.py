@@ -85,7 +85,7 @@ def own_uses(
     times = [charge.asked_ms for charge in ordered]
     used = [0, *accumulate(charge.units for charge in ordered)]
     return {
-        # What was asked before this answer came can have been charged before it.
+        # A question asked before this answer came can have been charged before it.
         asked.query: OwnUse(used[bisect_right(times, asked.answered_ms)], policy_of(asked.policy_hash))
         for asked in questions
         if asked.answered_ms is not None

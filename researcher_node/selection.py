@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from researcher_node.answers import AskedQuestion
 
 STATES = ("answered", "pending", "refused", "expired")
-# What they may be written as, see `formats`.
+# Formats that answers may be written in, see `formats`.
 FORMATS = ("csv", "jsonl", "md", "parquet")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?", re.ASCII)

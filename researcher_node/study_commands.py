@@ -15,14 +15,14 @@ from broker_common.storage.durable import replace_file
 from researcher_node.study import texts
 
 if TYPE_CHECKING:
-    # What a command needs is imported when it runs (see PLC0415 in pyproject.toml): --help waits for none of it.
+    # A command imports what it needs when it runs (see PLC0415 in pyproject.toml): --help waits for none of it.
     from researcher_node.asking import Session
     from researcher_node.study.opened import OpenedStudy
     from researcher_node.study.results import Results
 
 # For all questions of a study: a day.
 _MOST_SECONDS = 86_400
-# Of a rehearsal's made-up people, and of the numbers that say which.
+# Limits of a rehearsal's made-up people and of its seed.
 _LEAST_PEOPLE = 10
 _MOST_PEOPLE = 1_000_000
 _LARGEST_SEED = 2**32 - 1

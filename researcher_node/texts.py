@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# By the numbers that the proto gives them: help texts wait for no generated code.
+# Keyed by the proto's numbers: help texts wait for no generated code.
 STAGES = {
     1: "The health node has taken the question.",
     2: "The sample is on its way to the census node, sealed.",
@@ -28,7 +28,7 @@ ANSWER = """\
   project   {project}
   asked     {asked}
   query     {query}"""
-# Of an answer for which people were drawn at random.
+# For an answer whose people were drawn at random.
 PART = (
     "{fraction} of those who match, drawn by chance: counts and margins are scaled up to everybody who matches; a margin is of "
     "the noise alone, and chance adds to it"
@@ -62,7 +62,7 @@ LINKED_DECLARED = "only {whom}: {percent} % of the census, as its agency declare
 LINKED_UNDECLARED = "only {whom}; which share of the census that is, its agency does not say; missed links bias shares"
 LINKED_UNKNOWN = "only people who are linked; the policy of this answer is not known here; missed links bias shares"
 COUNTED_ARE = "Counted are {linked}."
-# Of lines in a list of questions.
+# Remarks on lines in a list of questions.
 LEFT_OUT_BY_OWN = "your own questions can have used up anybody's budget by then: this count may miss everybody"
 LEFT_OUT = "People whose budget is used up are left out of a count; its margin is of the noise alone."
 
@@ -79,7 +79,7 @@ UNANSWERED = """\
   asked     {asked}
   query     {query}"""
 
-# Of a table with a line for each question.
+# Columns of a table with a line for each question.
 COLUMNS = ("asked", "state", "count", "question", "among those with", "query")
 # In front of the last one: where some were asked of a part of those who match, and where not all are of one study.
 FRACTION_COLUMN = "fraction"
@@ -104,7 +104,7 @@ DICTIONARIES = """\
 
 {census}"""
 
-# Of one column or variable, or of a word: what is found at either node.
+# Headings of what is found at either node for a column, a variable or a word.
 HEALTH_FOUND = "--where: health columns"
 CENSUS_FOUND = "--count: language variables of census release {release}"
 TYPED_WHERE = 'Type it like: --where "{example}"'

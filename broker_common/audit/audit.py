@@ -64,7 +64,7 @@ class Audited:
     """What an audit has found."""
 
     findings: Findings
-    # By role: entries that hold.
+    # The number of entries that hold, for each role.
     entries: Mapping[str, int]
     # None where nothing was replayed, or no policy was ever in force.
     leakage: Leakage | None = None
@@ -75,9 +75,9 @@ class Audited:
     noise: int | None = None
     # Tickets that were forwarded and never charged; None where that cannot be told.
     uncharged: Uncharged | None = None
-    # What private stores showed; None where nobody looked into any.
+    # Findings of the private stores; None where nobody looked into any.
     on_site: OnSite | None = None
-    # By role: what happened in the log, for people who read it.
+    # The history of each log, for people who read it.
     histories: Mapping[str, History] = field(default_factory=dict)
 
 

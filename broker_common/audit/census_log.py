@@ -50,7 +50,7 @@ class _WorkClock:
     """How long the node had been at work at every instant, all its starts taken together, by its own clock."""
 
     def __init__(self) -> None:
-        # Of every entry that a serving node wrote: when, and how long it had worked by then.
+        # For every entry of a serving node: its time, and how long the node had worked by then.
         self._times = SpilledTimes()
         self._worked = SpilledTimes()
         # Since the last of them.
@@ -142,20 +142,20 @@ class CensusLog:
         findings: Findings,
     ) -> None:
         self.audit = audit
-        # By ticket: the entry that says that the answer is out, and that the researcher has it.
+        # For each ticket: the entries that say that the answer is out, and that the researcher has it.
         self.released_at = released_at
         self.delivered_at = delivered_at
         # Every roster that came into force, with its entry: one for each load of a health agency.
         self.rosters: list[tuple[int, Rostered]] = []
         self._findings = findings
-        # Of every commitment to noise slots: the first slot, and the entry.
+        # For every commitment to noise slots: the first slot, and the entry.
         self._first_slots = array("Q")
         self._slot_entries = array("Q")
         self._work = _WorkClock()
         self.ceiling = Ceiling()
         # The commitments that were looked at last, with their entry.
         self._slots: tuple[int, tuple[str, ...]] = (-1, ())
-        # By load: the census release that it is of.
+        # The census release of each load.
         self._releases: dict[str, str] = {}
         # The first entry that puts a load under this dictionary and a policy of this linkage in force together.
         self._linked_at: dict[tuple[str, Linkage], int] = {}
@@ -303,7 +303,7 @@ class Leakage:
     subject: str
     max_belief: str
     cap: int
-    # Of all answers together, and the most of it that can have fallen on one person.
+    # Units of all answers, and the most that can have fallen on one person.
     charged_units: int
     worst_units: int
     # Whether that is true only if the ledger of persons, which nobody hands in, was kept by the rules.

@@ -42,11 +42,11 @@ class Findings:
     """Collects. Texts are made printable: whatever they quote was handed in by somebody."""
 
     problems: list[Problem] = field(default_factory=list)
-    # Of all problems, listed or not.
+    # The number of all problems, listed or not.
     count: int = 0
-    # By code and log.
+    # Pending findings by code and log.
     pending: Counter[tuple[str, str]] = field(default_factory=Counter)
-    # What could not be checked, in the order in which it was found.
+    # Things that could not be checked, in the order in which they were found.
     remarks: list[Remark] = field(default_factory=list)
 
     def problem(self, code: str, log: str, entry: int | None = None, detail: str = "") -> None:

@@ -68,7 +68,7 @@ class HealthLog:
         # Samples that are sent and neither settled nor refused, by researcher, and all that were ever sent.
         self._open: Counter[str] = Counter()
         self._sent: Counter[str] = Counter()
-        # By open ticket: the census log as it was shown by then; samples open then, and sent until then, in all and of its researcher.
+        # For each open ticket: the census log as shown by then, and the samples open and sent, in all and of its researcher.
         self._began: dict[str, _Began] = {}
         self._census = census
         self._findings = findings

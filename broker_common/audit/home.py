@@ -46,7 +46,7 @@ class AuditorConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     # Says what kind of home this is.
     role: Literal["auditor"]
-    # Whose health log is looked at, by organisation. Empty: of whom trust/ holds the only card of a health agency. What a
+    # The health agency whose log is examined. Empty: the only one with a card in trust/. What a
     # census log says of other health agencies holds only if trust/ has their cards as well.
     health: str = ""
     # [keys], see below.
@@ -98,7 +98,7 @@ class AuditorHome:
         self._keys = config.keys
         self.path = path
         cards = [read_card(file) for file in sorted((path / TRUST).glob("*.card"))]
-        # By role: the cards of the agency whose log is looked at.
+        # For each role: the cards of the agency whose log is examined.
         self._audited: dict[Role, list[VerifiedCard]] = {}
         wanted_by_role: dict[Role, str] = {"census": "", "health": config.health}
         for role, wanted in wanted_by_role.items():

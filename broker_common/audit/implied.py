@@ -32,7 +32,7 @@ class Steps:
     ) -> None:
         """The mappings, both empty, are where to keep what grows with the log: entries, by ticket."""
         self.submitted_at = submitted_at
-        # Of the sample that the census log charges for.
+        # The sending of the sample that the census log charges for.
         self.sent_at = sent_at
         # How long the census log was when the health node last heard that an answer is out.
         self.settled_size = 0
@@ -58,9 +58,9 @@ class Quotes:
     def __init__(self, agency: str, steps: Steps, health_seen: int) -> None:
         """`agency` is whose health log it is; `health_seen` is how much of it the census node shows to have cosigned."""
         self.agency = agency
-        # Of those that the census node had quoted before it was exported: by any agency, and by this one.
+        # Notes that the census node had quoted before its export: to any agency, and to this one.
         self.known = self.known_theirs = 0
-        # Of those that this agency has cosigned and accepted a ticket under.
+        # Notes that this agency has cosigned and accepted a ticket under.
         self.accepted = 0
         self._steps = steps
         self._health_seen = health_seen

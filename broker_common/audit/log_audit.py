@@ -32,7 +32,7 @@ from broker_common.tlog.replay import LogState, ReplayError
 ANYBODY: Final = ""
 
 StateT = TypeVar("StateT", bound=LogState)
-# What is said of a note after the log's own signature was found to hold.
+# Problems of a note whose own signature holds.
 _SIGNED = frozenset({"NOT_COSIGNED", "UNKNOWN_SIGNATURE"})
 
 
@@ -45,14 +45,14 @@ class LogAudit(Generic[StateT]):
         self.files = LogFiles(role, part, findings)
         self.parties = Parties()
         self.notes = NoteChecker()
-        # Of every entry that was folded in.
+        # The time of every entry that was folded in.
         self.times = SpilledTimes()
         # Whether every entry was folded in; and whether one could not be.
         self.is_complete = False
         self._is_cut = False
         # Whether somebody has shown that the log is longer.
         self.is_behind = False
-        # Of the newest checkpoint that the other agency has cosigned; none, 0.
+        # The size of the newest checkpoint that the other agency has cosigned; 0: none.
         self.cosigned_size = 0
         # The newest of them that the log's own node shows to have.
         self.shown: CheckedNote | None = None
@@ -234,7 +234,7 @@ class LogAudit(Generic[StateT]):
         if error.code == "UNTOLD":
             self._findings.skip(texts.LOG_TOO_SHORT, role=self.role)
         elif error.code in {"LOG_BEHIND", "SPLIT_VIEW"} and log != self.role:
-            # What its own key signed convicts the log, not whoever shows it.
+            # A statement under its own key convicts the log, not the party that shows it.
             at = "" if entry is None else f"{log} log, entry {entry}, "
             self._findings.problem(error.code, self.role, None, at + detail)
         else:

@@ -46,7 +46,7 @@ class LogFiles:
         self.checkpoint: Checkpoint | None = None
         # How many entries could be read, up to the first file that is not there.
         self.readable = 0
-        # Of what the checkpoint covers, as far as it could be read.
+        # The tree of the entries that the checkpoint covers, as far as they could be read.
         self.tree = SpilledTree()
         self._bundle: tuple[int, list[bytes]] = (-1, [])
 

@@ -23,7 +23,7 @@ from broker_common.tlog.note import KEY_HASH_BYTES, Checkpoint, NoteVerifier, ke
 _NEVER = 2**63
 # Notes that were checked last.
 _MOST_KEPT = 256
-# What C2SP assigns.
+# The types that C2SP assigns.
 _ED25519 = b"\x01"
 _TIMESTAMPED_ED25519 = b"\x04"
 

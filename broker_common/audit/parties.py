@@ -35,7 +35,7 @@ class Parties:
     def __init__(self) -> None:
         self.own = KeyHistory()
         self._agencies: dict[str, KeyHistory] = {}
-        # By name: entries from which on something else was said, and what. Cards change rarely.
+        # For each name: the entries at which its card changed, and the cards. Cards change rarely.
         self._researchers: dict[str, tuple[list[int], list[KnownResearcher]]] = {}
 
     def learn(self, entry: Entry, membership: Membership) -> VerifiedCard | None:

@@ -124,7 +124,7 @@ class QuotedLog:
         found = [("QUOTE_WRONG", ", ".join(wrong))] if wrong else []
         # 4. how many answers are left
         if body.HasField("remaining") and body.scale in policy.scales:
-            # Of a log that ends before the quote, nobody can say what is out.
+            # If the log ends before the quote, nobody can say what is out.
             least = max(1, self._possible.left(policy, body.scale, most)) if is_reached else 1
             highest = self._certain.left(policy, body.scale, covered)
             if not least <= body.remaining <= highest:

@@ -42,7 +42,7 @@ from broker_common.tlog.replay import FORMAT_VERSION, LogState
 _LOG = "researcher"
 # Deliveries that are compared with what the researcher has; more than there can be under way.
 _MOST_UNCONFIRMED = 10_000
-# What a census node refuses a ticket for when its researcher, key or project is not registered.
+# A census node refuses with these when a ticket's researcher, key or project is not registered.
 _REFUSED_FOR = frozenset({"UNKNOWN_KEY", "UNKNOWN_PROJECT"})
 
 
@@ -234,7 +234,7 @@ class Receipts(ReceiptForms):
         self._quoted = quoted
         # Charged tickets that were handed in.
         self.charged = 0
-        # By ticket: the answer hash of its receipt.
+        # The answer hash of each ticket's receipt.
         self.answers = answers
         self._census = census
         self._health = health

@@ -72,7 +72,7 @@ class Reconciling:
         elif self._census.is_suppressed(charged):
             self._findings.problem("ANSWER_SUPPRESSED", "census", charged.index, f"query {charged.charge.query}")
         elif self._is_cosigned(charged) and not self._census.is_told(charged):
-            # What the health agency alone says that it has cosigned proves nothing of what the census agency was told.
+            # A cosignature that the health agency alone shows does not prove that the census agency was told.
             self._findings.wait("WITNESSED", "census")
         else:
             self._findings.wait("CHARGED", "census")

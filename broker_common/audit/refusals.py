@@ -65,7 +65,7 @@ class Judged:
 
     follows: Counter[tuple[str, str]] = field(default_factory=Counter)
     without_reason: Counter[tuple[str, str]] = field(default_factory=Counter)
-    # By code.
+    # The number of untold refusals of each code.
     untold: Counter[str] = field(default_factory=Counter)
 
 
@@ -75,7 +75,7 @@ class Refusals:
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
         self._told: list[Told] = []
-        # Of every sample that was charged: where the health log says that it is about to be sent, and the charge.
+        # For every charged sample: the entry of the health log before its sending, and the charge.
         self._sent = array("Q")
         self._charged = array("Q")
 
@@ -183,7 +183,7 @@ class _Fold:
         if rule(refusal, state, _NONE_HELD):
             return Verdict.FOLLOWS
         if refusal.code == "SLOT_UNUSABLE":
-            # Whom a slot was quoted to stands in no log.
+            # No log says to whom a slot was quoted.
             return Verdict.UNTOLD
         held = {"BUDGET_EXHAUSTED": told.in_hand, "QUOTA_REACHED": told.own_in_hand}.get(refusal.code, 0)
         # Samples of other agencies hold their price as well, and stand in logs that are not here.
@@ -209,7 +209,7 @@ class _Held:
     """What other samples in hand may hold at most."""
 
     answers: int
-    # Of each.
+    # The price of each answer.
     units: int
 
 
@@ -262,7 +262,7 @@ def _is_spent(refusal: Refusal, state: CensusState, held: _Held) -> bool:
     policy = state.policy
     if policy is None or state.shut_down or 0 < policy.max_answers <= state.answers + held.answers:
         return True
-    # What others hold falls on everybody under strict accounting alone; at most the dearest price each.
+    # Reservations of others fall on everybody under strict accounting alone; at most the dearest price each.
     others = held.answers * held.units if policy.accounting == "strict" else 0
     return not fits(policy.cap, state.everyones_units + others, refusal.scale)
 

@@ -21,7 +21,7 @@ _TIME_BYTES = 8
 _TAIL_BYTES = 1 << 16
 # Kept in memory by one mapping: more than there are tickets under way at any time.
 _MOST_KEPT = 4096
-# Of the database's pages, in KiB.
+# The database's page cache, in KiB.
 _CACHE_KIB = 4096
 ValueT = TypeVar("ValueT")
 
@@ -138,7 +138,7 @@ class SpilledMapping(MutableMapping[str, ValueT], Generic[ValueT]):
         self._db = db
         self._encode = encode
         self._decode = decode
-        # What is in memory; the rest, and perhaps an older value of what is, lies in the table.
+        # Values in memory; the table holds the rest, and perhaps older values of these.
         self._kept: dict[str, ValueT] = {}
         self._size = 0
         db.execute(f"create table {table} (place integer primary key, name text unique, value blob)")

@@ -146,7 +146,7 @@ REPORTED = """\
 {verdict}
 Report: {file}"""
 
-# What could not be checked.
+# Remarks about things that could not be checked.
 OTHER_AGENCY = "{count} charges for {agency}: its log was not handed in."
 LOG_NOT_REPLAYED = "The {role} log from entry {entry} on: it was not replayed."
 LOG_KEYS_UNKNOWN = "The signature of the {role} log's checkpoint: its keys are not all known."

@@ -46,13 +46,13 @@ MAX_CARD_BYTES = 48 * 1024
 # The one in use, the next, and those before that are still honoured.
 MOST_KEYS_PER_PURPOSE = 8
 _MOST_SAID_CHARACTERS = 200
-# Of cards that agree with themselves: a node's own and those of its peers.
+# Verified cards that are remembered: a node's own and those of its peers.
 _MOST_REMEMBERED = 256
 _MOST_KEYS = 64
-# Of a key as text: a certificate in PEM, and room.
+# The longest key as text: a certificate in PEM, and room.
 _MAX_KEY_CHARACTERS = 8192
 _MAX_PURPOSE_CHARACTERS = 32
-# Of a log's name.
+# The longest name of a log.
 MAX_ORIGIN_CHARACTERS = 200
 _SECRET_NAME = re.compile(r"secret [0-9a-f]{16}")
 # Before the year 10000: a time on a card can be written as a date.

@@ -196,7 +196,7 @@ def _loaded(pem: bytes) -> x509.Certificate:
     except x509.InvalidVersion as error:
         raise ValueError("the certificate is of no known version") from error
     except ValueError as error:
-        # What the library says may quote all of it.
+        # The library's message may quote all of it.
         raise ValueError("there is no certificate in PEM") from error
     if certificate.serial_number <= 0:
         # So far the library only warns of it.

@@ -15,7 +15,7 @@ from broker_common.errors import InvalidRequestError
 from broker_common.values import NoisyCounts
 
 SALT_BYTES = 32
-# What the hash of a roster's pseudonyms begins with.
+# The hash of a roster's pseudonyms begins with this.
 SET_DOMAIN = b"tripartite/set/v1\0"
 SUBJECT_HASH_BYTES = 16
 _LENGTH_BYTES = 8
@@ -66,7 +66,7 @@ def hash_subjects(salt: bytes, kind: bytes, subject_ids: Iterable[str]) -> bytes
 
     At 2^27 subjects two of them collide with probability below 2^-74. Whoever holds the salt can try ids.
     """
-    # What is the same for all of them is hashed once.
+    # The common beginning is hashed once.
     begun = _begin(b"tripartite/subject/v1\0", salt, kind).copy
     lengths: dict[int, bytes] = {}
     hashes = bytearray()

@@ -132,7 +132,7 @@ def part_count(declared: int) -> int:
 def _has_bits_behind(bits: Bits, people: int) -> bool:
     whole, odd = divmod(people, 8)
     behind = bits[whole:]
-    # Of the byte in which the last person stands, the bits after it.
+    # The bits after the last person, in that person's byte.
     return bool(behind[1:].any()) or bool(behind.size and behind[0] & (0xFF >> odd))
 
 

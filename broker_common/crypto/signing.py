@@ -19,7 +19,7 @@ from broker_common.errors import InvalidRequestError
 from broker_common.values import Randomness, base64_text, parse_base64
 
 _KEY_BYTES = 32
-# Of signatures that hold. The same checkpoint is met several times within one query.
+# Valid signatures that are remembered. One query meets the same checkpoint several times.
 _REMEMBERED = 256
 # A longer message is checked as often as it comes.
 _LONGEST_REMEMBERED_BYTES = 4096
@@ -58,7 +58,7 @@ class Purpose(Enum):
         is_c2sp = self in {Purpose.LOG, Purpose.WITNESS}
         if self is Purpose.TICKET_BEFORE:
             return b"tripartite/ticket/v2\0"
-        # What tickets and receipts say has changed; the other documents carry a format number or never did.
+        # Tickets and receipts have changed their meaning; the other documents carry a format number or never changed.
         version = {Purpose.TICKET: 3, Purpose.ANSWER: 2}.get(self, 1)
         return b"" if is_c2sp else f"tripartite/{self.value}/v{version}\0".encode("ascii")
 

@@ -120,7 +120,7 @@ def _newest_witnessed(journal: Journal[Any], state: StoreState) -> Witnessed | N
         try:
             time_s = witness_of(card, state.time_ms).verify(cosigned.note).time_s
         except InvalidRequestError:
-            # By a key that has ended since: it tells nothing any more.
+            # Its key has ended since: it tells nothing any more.
             continue
         return Witnessed(cosigned.size, 1000 * time_s, card.card.organisation)
     return None

@@ -16,7 +16,7 @@ from broker_common.language import phrase
 from broker_common.storage.home import CONFIG, KEYS
 
 _OTHERS_READ, _OTHERS_WRITE = 0o077, 0o022
-# What nobody but the owner may read, wherever it lies in the home.
+# Nobody but the owner may read these, in any folder of the home.
 _PRIVATE = ("*.key", "source.toml", "people.csv", "people.parquet", "*.db", "*.db-wal")
 _SHOWN_FILES = 5
 # How often a write is flushed to the disk, to see how long that takes.

@@ -20,7 +20,7 @@ class Finding:
     check: str
     level: Level
     text: str
-    # What to do; empty where nothing is.
+    # The remedy; empty where there is nothing to do.
     remedy: str = ""
 
 

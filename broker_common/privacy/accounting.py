@@ -24,7 +24,7 @@ from broker_common.values import MOST_CELLS
 UNITS_PER_NAT = 1 << 24
 MAX_CAP_NATS = 127
 """Budgets from here on are refused: u32 ledgers must not wrap (DESIGN 5)."""
-# Of `max_belief` as a text; exact arithmetic on more digits would only take longer.
+# The longest `max_belief` as a text; exact arithmetic on more digits would only take longer.
 MAX_BELIEF_CHARS = 64
 DEFAULT_MAX_SCALE = 50
 USUAL_SCALE = 30

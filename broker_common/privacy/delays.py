@@ -20,11 +20,11 @@ _FORWARD_MS_PER_MILLION = 35
 # And for rows of events and lists: 32 passes over all of them, which is two conditions on a code and a day.
 _FORWARD_MS_PER_MILLION_EVENTS = 8
 _FORWARD_LEAST_MS = 20
-# By default so much more, for a machine that does something else. With the usual tick, an answer about 15 million people then
-# takes at most two seconds: this delay, and five ticks.
+# The default adds this much, for a machine that does something else. With the usual tick, an answer about 15 million people
+# then takes at most two seconds: this delay, and five ticks.
 _FORWARD_MORE_MS = 75
 _USUAL_FORWARD_LEAST_MS = 100
-# What the desk does for one sample and one release, whoever they are about: the disk, the noise and the seal.
+# The desk's fixed time for one sample and one release: the disk, the noise and the seal.
 _SAMPLE_MS = 20
 # And its passes over everybody: several times what they take on two idle cores.
 _PASSES_MS_PER_MILLION: Mapping[Subject, int] = {"person": 10, "household": 30}

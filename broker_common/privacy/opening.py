@@ -27,7 +27,7 @@ _PADDED_BYTES = 1024
 # More than the name of a load has, little enough that every opening fits into its length, and nothing but ASCII: a log may
 # name its loads as it likes, the seed of noise is made of bytes.
 _Load = Annotated[str, Meta(pattern=r"\A[ -~]{1,64}\Z")]
-# Of a sealed opening's file; before it the ticket's hash.
+# The file name of a sealed opening is the ticket's hash and this.
 OPENING_SUFFIX = ".opening"
 SEALED_OPENING_BYTES = _PADDED_BYTES + SEALING_OVERHEAD_BYTES
 

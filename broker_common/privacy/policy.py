@@ -35,7 +35,7 @@ MAX_SCALES = 1000
 MAX_SCALE = 1_000_000
 # A day: of everything that is waited for.
 _MAX_DELAY_MS = 86_400_000
-# Of a sealed answer: a leap year. Of a sample: ten.
+# A sealed answer is kept a leap year at most, a sample ten.
 _MAX_RETENTION_MS = 366 * 86_400_000
 _MAX_SAMPLE_RETENTION_MS = 10 * _MAX_RETENTION_MS
 _Milliseconds = Annotated[int, Meta(ge=0, le=_MAX_DELAY_MS)]
@@ -43,14 +43,14 @@ _Scale = Annotated[int, Meta(ge=1, le=MAX_SCALE)]
 # Ways of accounting, from the one that charges everybody for an answer to those that charge fewer people.
 Accounting: TypeAlias = Literal["strict", "per_person"]
 _ACCOUNTINGS: tuple[Accounting, ...] = get_args(Accounting)
-# Whose language a budget protects, from the subject that is charged most for an answer.
+# The subjects that a budget can protect, dearest first.
 Subject: TypeAlias = Literal["household", "person"]
 _SUBJECTS: tuple[Subject, ...] = get_args(Subject)
 NEWEST_FORMAT = 6
 # Since then a policy says how records are linked.
 _LINKAGE_FORMAT = 6
 _LINKAGE_FIELDS = frozenset({"linkage", "declared_linked_percent"})
-# What keeps timing from telling; longer is safer. Tick 0 voids both.
+# These keep timing from telling; longer is safer. Tick 0 voids both.
 _DELAYS = ("forward_delay_ms", "release_tick_ms")
 # As long as a health node waits for one attempt, unless its operator sets another time: longer delays answer nobody.
 _LONGEST_DELAY_MS = 300_000
@@ -72,13 +72,13 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     format: Annotated[int, Meta(ge=5, le=6)] = 6
     # Who is charged for an answer: everyone (`strict`), or the people in its sample (`per_person`).
     accounting: Accounting
-    # Whose language one budget protects under `per_person`: a person's, or that of all people of one household, who stay
-    # together. It stays what it was at the first charge.
+    # The subject of one budget under `per_person`: one person's language, or that of all people of one household, who
+    # stay together. It stays what it was at the first charge.
     subject: Subject = "person"
-    # By what the two agencies' records are linked, the same as in their dictionaries: `complementary` (a card at both sides),
-    # `household` (an address; `subject` is `household` then) or `nominative` (names in a register of the census agency's own).
+    # How the two agencies' records are linked, as in their dictionaries: `complementary` (a card at both sides), `household`
+    # (an address; `subject` is `household` then) or `nominative` (names in a register of the census agency's own).
     linkage: Linkage = "complementary"
-    # Of a hundred people in the census, so many are linked, as the agency declares; nothing computes it. 0: nothing is declared.
+    # How many of a hundred people in the census are linked, as the agency declares; nothing computes it. 0: not declared.
     declared_linked_percent: Annotated[int, Meta(ge=0, le=100)] = 0
     # No belief about one person, starting from 1/2, may pass this. Exact decimal.
     max_belief: Annotated[str, Meta(max_length=MAX_BELIEF_CHARS)]

@@ -112,7 +112,7 @@ class Spread:
 
     people: int
     charged: int
-    # Of those who were charged beyond everybody's charge; empty when nobody was.
+    # Quantiles of those who were charged beyond everybody's charge; empty when nobody was.
     quantiles: tuple[Quantile, ...]
     # How many stand where: at 1/2, in each band, above the limit.
     at_rest: int
@@ -132,7 +132,7 @@ class BeliefReport:
     floor: int
     worst: int
     ceilings: tuple[Ceiling, ...]
-    # Of whoever was charged most, and of somebody whose budget is used up; None: more answers than are convolved.
+    # For the person charged most, and for somebody whose budget is used up; None: too many answers to convolve.
     typical_now: Typical | None
     typical_limit: Typical | None
     bands: tuple[Band, ...]

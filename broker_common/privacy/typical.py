@@ -37,13 +37,13 @@ MAX_TYPICAL_ANSWERS = 4096
 
 _Law = npt.NDArray[np.float64]
 _DIGITS = 40
-# Of a lattice: some megabytes, and less than a second.
+# The largest lattice: some megabytes, and less than a second.
 _MAX_POINTS = 1 << 18
 # One rounding of a float, as a part of it, doubled: so that parts may be added up where they multiply.
 _ULP = Fraction(1, 1 << 52)
 # More than all that underflow can have lost.
 _UNDERFLOW = Fraction(1, 10**290)
-# Of numpy's exponential, a sum and a quotient, generously.
+# Errors of numpy's exponential, a sum and a quotient, generously.
 _LOGISTIC_ULPS = 32
 
 

@@ -36,7 +36,7 @@ from broker_common.query.normal_form import (
     verify_size,
 )
 
-# Of a group: with one part it would be a second spelling of that part.
+# A group with one part would be a second spelling of that part.
 _FEWEST_PARTS = 2
 
 _ORDERS = {

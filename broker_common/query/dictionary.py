@@ -31,7 +31,7 @@ from broker_common.values import Linkage
 
 MULTI_VALUE_SEPARATOR = ";"
 
-# Of a dictionary from a peer, so that reading one is never much work.
+# Limits of a dictionary from a peer, so that reading one is never much work.
 MAX_COLUMNS = 200
 MAX_CODES = 100_000
 MAX_EVENT_TABLES = 50
@@ -40,15 +40,15 @@ MAX_LABEL_CHARACTERS = 500
 # Limits of a variable that was asked of a part: the smallest part, and the largest design effect.
 MAX_ONE_IN = 1_000
 MAX_DESIGN_EFFECT = 100
-# Of somebody's word in a sentence; of the names or codes that a hint lists; of those that it suggests.
+# The most characters of a user's word in a sentence, and the most names that a hint lists and suggests.
 MAX_SHOWN_CHARACTERS = 40
 MAX_LISTED = 12
 NEAREST = 3
-# Of a list of codes, to find those that are most like a word.
+# Codes that are compared with a word to find the nearest ones.
 MAX_COMPARED = 2_000
 
 _HASH_DOMAIN = b"tripartite/dictionary/v1\0"
-# Of a dictionary that says something that the first form has no place for.
+# For a dictionary that says something that the first form has no place for.
 _HASH_DOMAIN_2 = b"tripartite/dictionary/v2\0"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 # Words of the condition language: as column names they could not be written down.
@@ -533,7 +533,7 @@ class _SecondForm(msgspec.Struct, forbid_unknown_fields=True):
 
     columns: list[_Meaning]
     events: list[_MeaningOfEvents]
-    # By column, as `column` or `table.column`: each code that stands under others, and those.
+    # For each column, as `column` or `table.column`: each code that stands under others, and those.
     hierarchies: dict[str, dict[str, tuple[str, ...]]]
     id_form: str
     linkage: Linkage

@@ -36,12 +36,12 @@ from broker_common.query.remedies import (
     instead_of_prefix,
 )
 
-# Of a condition as it travels and is signed: groups in groups, comparisons in all, values in all. The health node's work
+# Limits of a condition as it travels and is signed: depth of groups, comparisons, values. The health node's work
 # for one question is bounded by them, whatever text or client it came from.
 MAX_DEPTH = 12
 MAX_TERMS = 100
 MAX_LITERALS = 1_000
-# Of one person's events: a count is compared with numbers up to here.
+# A count of one person's events is compared with numbers up to here.
 MAX_AT_LEAST = 1_000
 
 _SMALLEST_INTEGER, _LARGEST_INTEGER = -(2**63), 2**63 - 1

@@ -17,11 +17,11 @@ from broker_common.crypto.commitments import hash_bytes
 from broker_common.query.messages import parse_message
 from broker_common.values import HASH_BYTES
 
-# Of one document: names of their full length, and room.
+# The largest document: names of their full length, and room.
 MAX_REFUSAL_BYTES = 2048
 # JSON numbers are exact everywhere only up to here.
 _MOST = 2**53 - 1
-# Of a name of a party, a project or a log.
+# The longest name of a party, a project or a log.
 _MAX_NAME_CHARACTERS = 200
 _Count = Annotated[int, Meta(ge=0, le=_MOST)]
 _Hash = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
@@ -33,12 +33,12 @@ class Refusal(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     """One refusal. Signed under `Purpose.REFUSAL`."""
 
     code: Annotated[str, Meta(pattern=r"\A[A-Z_]{1,64}\Z")]
-    # Of the noise slot that the ticket names; empty where that is no commitment.
+    # The commitment of the noise slot that the ticket names; empty where that is no commitment.
     commitment: _HashOrNone
     # Hash of the census dictionary that the ticket names; not there if it names none.
     dictionary: _HashOrNone = ""
     expires_ms: _Count
-    # Whose sample it was.
+    # The agency that sent the sample.
     health: _Name
     # Origin of the census log.
     log: _Name

@@ -16,7 +16,7 @@ MAX_MESSAGE_BYTES = 1024 * 1024
 # A peer that is there but does not answer, frozen or cut off, is asked this often, and given up after the timeout.
 KEEPALIVE_MS = 20_000
 KEEPALIVE_TIMEOUT_MS = 10_000
-# What initial metadata say when the header of a stream is admitted and the rest may follow.
+# Initial metadata that admit a stream's header: the rest may follow.
 PROCEED = ("tripartite-proceed", "yes")
 
 

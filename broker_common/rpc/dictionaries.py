@@ -16,7 +16,7 @@ from broker_common.rpc.channel import MAX_MESSAGE_BYTES
 from broker_common.tlog.entries import DictionaryAdopted
 from broker_common.values import parse_base64
 
-# Of one message, which has something around it.
+# Half a message leaves room for its other fields.
 _PART_BYTES = MAX_MESSAGE_BYTES // 2
 
 

@@ -29,7 +29,7 @@ _FAILED = re.compile(
     rb"Handshake failed with error [A-Z_]+(?:: error:[0-9a-f]+:[^:]*:[^:]*:([A-Z0-9_]+))?"
 )
 _OTHER = "HANDSHAKE_FAILED"
-# What strangers bring about, by the library's names; everything else counts as `_OTHER`.
+# Errors that strangers cause, by the library's names; everything else counts as `_OTHER`.
 _REASONS = frozenset(
     {
         "BAD_SIGNATURE",
@@ -54,7 +54,7 @@ _REASONS = frozenset(
     }
 )
 _PIECE = 65_536
-# Of a line that is quoted.
+# The most characters of a quoted line.
 _MOST_QUOTED = 1000
 
 

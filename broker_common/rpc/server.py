@@ -143,7 +143,7 @@ class NodeServer:
                 ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
                 # Our own clients ping this often; a server takes much less for an attack unless it is told.
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
-                # What one connection may hold open, and how long it may take to show a certificate.
+                # Limits on what one connection may hold open, and on the time to show a certificate.
                 ("grpc.max_concurrent_streams", MAX_STREAMS),
                 ("grpc.server.max_pending_requests", _MAX_PENDING),
                 ("grpc.server.max_pending_requests_hard_limit", 2 * _MAX_PENDING),
@@ -175,7 +175,7 @@ class NodeServer:
             raise RefusedError("PORT_TAKEN", address=self.address) from error
         if before_serving is not None:
             await before_serving()
-        # What a start has made stays: the collector need not walk through a whole log's state again and again while it serves.
+        # The state of a start stays: the collector need not walk through a whole log's state while the node serves.
         gc.collect()
         gc.freeze()
         await server.start()
@@ -344,7 +344,7 @@ class _CallerInterceptor(aio.ServerInterceptor):
         self._clock = clock
         self._stop = stop
         self._monitor = monitor
-        # What was recognised at the last call, and the same by fingerprint.
+        # The certificates recognised at the last call, and the same by fingerprint.
         self._known: Sequence[PeerCertificate] = ()
         self._registered: Mapping[bytes, PeerCertificate] = {}
 
@@ -406,7 +406,7 @@ class _CallerInterceptor(aio.ServerInterceptor):
 
     @contextlib.asynccontextmanager
     async def _answering(self, context: Any, method: str) -> AsyncIterator[None]:
-        # By this id the lines of one call are found, here and in what it makes the node do.
+        # This id finds all log lines of one call, here and in the work that it causes.
         structlog.contextvars.bind_contextvars(request=secrets.token_hex(_REQUEST_ID_BYTES))
         outcome = "ok"
         try:
@@ -421,7 +421,7 @@ class _CallerInterceptor(aio.ServerInterceptor):
                 _log.info("refused", rpc=method, code=error.code)
             if error.stops_node:
                 self._stop.stop(error)
-            # What is wrong with our store or our keys is for our operator.
+            # A fault of our store or our keys is for our operator alone.
             public = InternalError("INTERNAL") if error.for_operator else error
             await context.abort(*trailing_metadata(public))
         except (aio.AbortError, asyncio.CancelledError, GeneratorExit):

@@ -77,7 +77,7 @@ _EXCEPTIONS: Mapping[str, grpc.StatusCode] = {
 STATUS_OF_REASON: Mapping[str, grpc.StatusCode] = {
     code: _EXCEPTIONS.get(code, _OF_FAMILY[reason.family]) for code, reason in REASONS.items()
 }
-# What the transport says on its own when nobody is there to answer.
+# The transport itself says these when nobody is there to answer.
 _NOBODY_THERE = frozenset({_Code.UNAVAILABLE, _Code.DEADLINE_EXCEEDED, _Code.CANCELLED})
 
 

@@ -28,9 +28,9 @@ from broker_common.storage.loads import StoreStateT
 from broker_common.tlog.entries import DictionaryAdopted
 from broker_common.tlog.replay import FORMAT_VERSION, StoreState
 
-# Of all changes together, in the words of one error.
+# The most characters about all changes in one error.
 _MOST_TOLD_CHARACTERS = 400
-# Pairs of dictionaries of whose changes the words are kept.
+# Pairs of dictionaries whose changes are kept in words.
 _MOST_COMPARED = 100
 
 
@@ -39,9 +39,9 @@ class Dictionaries:
 
     def __init__(self, home: Path) -> None:
         self._folder = home / "dictionaries"
-        # By the name of the document.
+        # Dictionaries by the name of their document.
         self._read: dict[str, Dictionary] = {}
-        # By the names of both documents. Each pair is compared once.
+        # Changes by the names of both documents. Each pair is compared once.
         self._changes: dict[tuple[str, str], str] = {}
         self._comparing = threading.Lock()
 

@@ -59,7 +59,7 @@ FILE_NAME: Final = "dictionary.toml"
 """What a home calls its dictionary."""
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 """Of the TOML file: more codes than it can hold stand in CSV files."""
-# What a load can store.
+# The largest number that a load can store.
 _MOST = 2**31 - 1
 
 _TOP_KEYS = ("agency", "version", "id_form", "linkage", "columns", "events")

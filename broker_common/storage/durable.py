@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-# What the user lets others read, as it was before the program made itself stricter. Asking takes setting it for an instant.
+# The user's own umask, before the program makes itself stricter. To ask for it is to set it for an instant.
 _USERS_UMASK = os.umask(0o077)
 os.umask(_USERS_UMASK)
 # The mode of a file that is to be handed on.

@@ -26,7 +26,7 @@ KEYS = "keys"
 # Names the home that commands work in when none is given.
 _VARIABLE = "TRIPARTITE_HOME"
 _LOAD_REFUSED = "load-refused"
-# Of a key file or another secret; more is not read.
+# The largest key file or other secret; more is not read.
 _MAX_FILE_BYTES = 1024 * 1024
 _LOCK_ATTEMPTS = 5
 _LOCK_PAUSE_SECONDS = 0.1

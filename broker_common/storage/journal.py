@@ -126,7 +126,7 @@ class Journal(Generic[StateT]):
         self._transaction: Transaction[StateT] | None = None
         # Who signed last, and what of late.
         self._notes: tuple[NoteSigner | None, dict[tuple[int, bytes], str]] = (None, {})
-        # What SQLite said of the file when everything that others had written was last folded in.
+        # SQLite's version of the file when all entries of others were last folded in.
         self._version: int | None = None
         self.db = _connect(path)
         try:

@@ -60,7 +60,7 @@ class Keyring:
     def __init__(self, home: Home, references: Mapping[str, str]) -> None:
         self._home = home
         self._references = references
-        # By purpose: the stamp of what was read last, and the keys in it; for TLS those that belong to a certificate.
+        # For each purpose: the stamp of the last read, and its keys; for TLS those that belong to a certificate.
         self._read: dict[str, tuple[Hashable, Any]] = {}
 
     # --- using keys ------------------------------------------------------------------------------------------------

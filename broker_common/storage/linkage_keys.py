@@ -19,7 +19,7 @@ from broker_common.storage.home import Home
 from broker_common.values import Randomness
 
 _KEY_BYTES = 32
-# Of the file that the other agency brings: hundreds of keys.
+# The largest file that the other agency brings: hundreds of keys.
 _MAX_FILE_BYTES = 64 * 1024
 
 

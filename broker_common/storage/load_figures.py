@@ -50,7 +50,7 @@ class TableFigures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What was read of people, or of one table of events."""
 
     rows: int
-    # Of all texts, in their order.
+    # The digest of all texts, in their order.
     digest: str
     columns: dict[str, ColumnFigures]
 
@@ -74,7 +74,7 @@ class Change:
 
     # `rows`, `people`, `rejected_percent`, `events`, `missing_percent`.
     what: str
-    # Of which table or column; empty for the whole.
+    # The table or column; empty for the whole.
     of: str
     before: float
     now: float

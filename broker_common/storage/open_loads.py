@@ -27,7 +27,7 @@ from broker_common.storage.loads import LoadFolder, Stamp, StoreStateT
 
 _log = structlog.get_logger()
 StoreT = TypeVar("StoreT")
-# Of reading ahead. A lack of memory may pass, and questions that need no other load are still answered.
+# Failures of reading ahead. A lack of memory may pass, and other questions are still answered.
 _FAILURES = (InternalError, RefusedError, MemoryError)
 
 
@@ -123,7 +123,7 @@ class OpenLoads(Generic[StoreStateT, StoreT]):
             return state.load, dict(state.commitments)
 
     def _try(self, load: str, read: Callable[[], object]) -> None:
-        # What failed is not tried every second: it may take all memory, or a long time, each time.
+        # A failed read is not tried every second: each may take all memory, or a long time.
         if load not in self._warned:
             try:
                 read()

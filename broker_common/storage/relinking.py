@@ -67,7 +67,7 @@ def relink(
         InternalError: INTEGRITY, the store in force is not the one that was loaded; STORE_FAILED.
     """
     with loads.loading(randomness) as load:
-        # What an attempt that was killed after its last step did not come to.
+        # An attempt that was killed after its last step did not come to this.
         forget_old_loads()
         with journal.reading() as state:
             replaced, previous, commitments = state.load, state.linkage, dict(state.commitments)

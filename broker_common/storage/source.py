@@ -124,7 +124,7 @@ def _odd_places(lines: Sequence[bytes], width: int, separator: bytes) -> list[in
     """The lines that are not ordinary."""
     whole = b"".join(lines)
     usual = width - 1
-    # Of one column an empty line would have the right number of separators.
+    # With one column an empty line would have the right number of separators.
     odd = {at for at, count in enumerate(map(bytes.count, lines, repeat(separator))) if count != usual or not usual}
     if b'"' in whole:
         odd.update(at for at, line in enumerate(lines) if b'"' in line)
@@ -184,7 +184,7 @@ ROWS_PER_CHUNK = 50_000
 _MAX_NUMBER = 2**32 - 1
 # Rows of which a report says why they were left out; the others are counted.
 MAX_KEPT_REJECTIONS = 1_000
-# Of a load that nobody is left of.
+# Reasons that are told when a load has nobody left.
 _TOLD_REASONS = 3
 # Rejected rows up to the larger of the two do not stop a load.
 TOLERATED_REJECTIONS = 100
@@ -252,7 +252,7 @@ class RejectedRows:
         """Of people or events, or of the values of this column, in a table of their own."""
         self.counted_by = "line"
         self.count = 0
-        # By column: its values where they stand in a table of their own, beside these rows.
+        # The values of columns that have a table of their own, beside these rows.
         self.values: dict[str, ValueRows] = {}
         self._column = column
         self._unended_lines: set[int] = set()
@@ -418,7 +418,7 @@ class ValueRows:
 
     def __init__(self, column: str) -> None:
         self.rejected = RejectedRows(column)
-        # Of an id that some row of people has.
+        # Rows whose id some row of people has.
         self.of_people = 0
         self.without_card = 0
         # With an id, and nothing wrong.
@@ -435,7 +435,7 @@ class Chunk:
 
     lines: Sequence[int]
     columns: Mapping[str, Sequence[str]]
-    # What all of it was read from, where that was bytes and nothing was left out.
+    # The bytes that all of it was read from, if it was bytes and nothing was left out.
     raw: bytes = field(default=b"", repr=False, compare=False)
 
 
@@ -444,7 +444,7 @@ class Wanted:
     """A column that a source is to give, under the name that it has there."""
 
     name: str
-    # What it holds; None for an id, which is text.
+    # The column's type and codes; None for an id, which is text.
     column: Column | None = None
     # Its texts are an agency's own words, which somebody turns into published ones: they may be written as numbers.
     is_own: bool = False
@@ -466,7 +466,7 @@ class Manner:
     has_others: bool = False
     # May have no rows: it is one of several.
     may_be_empty: bool = False
-    # Of CSV.
+    # For CSV.
     separator: str = ","
     encoding: str = "utf-8"
 

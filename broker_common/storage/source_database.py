@@ -48,10 +48,10 @@ _DUCKDB_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "allow_community_extensions": "false",
-    # What does not fit goes to a folder in the home that is removed afterwards; after a kill, by the next load.
+    # The rest spills to a folder in the home, removed afterwards; after a kill, by the next load.
     "memory_limit": "2GiB",
 }
-# Of what a database says of a query.
+# The most of a database's message that is shown.
 _MAX_SAID_CHARACTERS = 200
 
 Row = Sequence[Any]

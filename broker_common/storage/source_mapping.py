@@ -128,7 +128,7 @@ class WordReader:
     def __init__(self, column: Column, own: OwnColumn) -> None:
         self.own = own
         self._column = column
-        # What the operator calls it.
+        # The operator's name for it.
         self._called = column.name if own.name == column.name else f"{column.name} ({shown(own.name)})"
 
     def read(self, texts: Sequence[str]) -> tuple[list[str], dict[int, str]]:

@@ -129,7 +129,7 @@ def _described(engine: duckdb.DuckDBPyConnection, path: str) -> list[tuple[str, 
             described = engine.execute(f"select * from {_FILE} limit 0", [path]).description or []  # noqa: S608 - fixed text
         return [(str(name), str(kind)) for name, kind, *_ in described]
     except RuntimeError:
-        # What DuckDB's binding raises for a name that is not UTF-8; its other errors are of its own family.
+        # DuckDB's binding raises this for a name that is not UTF-8; its other errors are of its own family.
         refuse(*_DAMAGED)
 
 

@@ -30,7 +30,7 @@ from broker_common.storage.toml_places import Places
 FILE_NAME = "source.toml"
 PEOPLE_TABLE = "people"
 
-# Of source.toml; a code list of its own has a file of its own.
+# The largest source.toml; a code list of its own has a file of its own.
 _MAX_BYTES = 1 << 20
 _PRIVATE_MODE = 0o600
 _WRITTEN_BY_OTHERS = 0o022
@@ -136,7 +136,7 @@ def parse_source_toml(data: bytes, home: Path, ids: Collection[str], dictionary:
     except UnicodeDecodeError:
         refuse(f"{FILE_NAME} is not UTF-8 text", "Save it as UTF-8.")
     except tomllib.TOMLDecodeError as error:
-        # What the library says names a place and a sign of TOML, and quotes nothing that stands between quotes.
+        # The library's message names a place and a sign of TOML, and never quotes a value.
         refuse(f"{FILE_NAME} is no TOML: {shown(str(error).partition(' (')[0])}{_place(error)}", "Mend that line.")
     except (ValueError, RecursionError):
         refuse(f"{FILE_NAME} is no TOML", "Numbers have some digits only, and brackets some brackets inside.")

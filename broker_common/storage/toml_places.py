@@ -13,7 +13,7 @@ _HEADER = re.compile(r"\s*\[\[?(?P<name>[^\[\]]+)\]\]?\s*(#.*)?")
 # The name before the equals sign; one in quotes may hold an equals sign itself.
 _KEY = re.compile(r"""\s*(?P<name>(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*'|[ \t.])+?)\s*=""")
 
-# What a value's end depends on: texts and comments whole, brackets, and ends of lines.
+# The end of a value depends on these: whole texts and comments, brackets, and ends of lines.
 _SIGN = re.compile(
     r'''"""(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|#[^\n]*|[\[\]{}\n]''', re.DOTALL
 )

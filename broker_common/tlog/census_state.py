@@ -86,7 +86,7 @@ class AnswerQuota:
         return until[bisect_right(until, time_ms) :]
 
 
-# What a serving node logs without an operator's order; an expiry has to come after its instant.
+# A serving node logs these without an operator's order; an expiry has to come after its instant.
 _OF_THE_SERVICE = (Charged, Delivered, Released, Rostered, Slots)
 
 
@@ -125,7 +125,7 @@ class CensusState(StoreState):
         self.adopted: Adopted | None = None
         # Who the budgets are for: whom the policy named when the first answer was charged.
         self.subject: Subject | None = None
-        # Of all answers together, and of those that everybody was charged for, which strict accounting does.
+        # Units of all answers, and of those that charged everybody, as strict accounting does.
         self.charged_units = 0
         self.common_units = 0
         self.shut_down = False
@@ -134,7 +134,7 @@ class CensusState(StoreState):
         # The words of that shutdown, and when it was.
         self.shutdown_note = ""
         self.shutdown_ms = 0
-        # By ticket hash.
+        # Charged tickets by ticket hash.
         self.tickets: MutableMapping[str, ChargedTicket] = {} if tickets is None else tickets
         # Charged and not released; released, not delivered and not expired. Ordered, small however old the log is.
         self.unreleased: dict[str, None] = {}

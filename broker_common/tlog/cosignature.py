@@ -39,7 +39,7 @@ _TIMESTAMPED_ED25519 = b"\x04"
 _TIME_BYTES = 8
 # Between the clocks of two agencies. A cosignature says when it was made by the witness's clock.
 MOST_SKEW_MS: Final = 3_600_000
-# What C2SP allows.
+# The largest time that C2SP allows.
 MAX_TIME_S = 2**63 - 1
 
 

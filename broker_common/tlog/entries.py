@@ -16,13 +16,13 @@ from broker_common.crypto.cards import SignedCard
 from broker_common.privacy.policy import MAX_POLICY_BYTES
 from broker_common.tlog.note import MAX_NOTE_BYTES
 
-# Of one entry: a card, or a policy with every scale, and room. No more than the length of an entry in a bundle can say.
+# An entry holds a card, or a policy with every scale, with room. A bundle cannot state a greater length.
 MAX_ENTRY_BYTES = 2**16 - 1
 # An operator's reason.
 MAX_NOTE_CHARACTERS = 4096
 # Any other text that has no limit of its own.
 MAX_TEXT_CHARACTERS = 4096
-# Of one researcher.
+# Limits for one researcher.
 MAX_PROJECTS = 100
 MAX_PROJECT_CHARACTERS = 64
 MAX_INBOX_CHARACTERS = 256

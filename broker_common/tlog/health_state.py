@@ -63,7 +63,7 @@ class HealthState(StoreState):
         # Accepted and neither settled nor refused, oldest first; small however old the log is.
         self.open_tickets: dict[str, None] = {}
         self._ticket_of_query: MutableMapping[str, str] = {} if ticket_of_query is None else ticket_of_query
-        # By number, every roster that was about to be sent: one for each load.
+        # Every roster that was about to be sent, by number: one for each load.
         self.rosters_sent: dict[int, Rostered] = {}
 
     def ticket_of_query(self, query: str) -> str | None:

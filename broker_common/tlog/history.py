@@ -114,7 +114,7 @@ class History:
     organisation: str = ""
     first_ms: int = 0
     last_ms: int = 0
-    # By researcher and project; of a health log the questions that were submitted, without units.
+    # Use by researcher and project; a health log counts submitted questions, without units.
     use: dict[tuple[str, str], Use] = field(default_factory=dict)
     points: list[Point] = field(default_factory=list)
     # Census: the most that anybody can have been charged, which says nothing of who was in which sample.

@@ -59,7 +59,7 @@ class Membership:
         # Every key that the node's log was ever signed with: what was signed under one that ended since is still ours.
         self.own_log_keys: tuple[VerifyKey, ...] = ()
         self._peers: dict[tuple[str, str], Registration] = {}
-        # Whose log has a name, of everybody who was ever registered.
+        # The owner of each log name, of all parties that were ever registered.
         self._owners: dict[str, tuple[str, str]] = {}
         # How often the peers have changed.
         self.changes = 0

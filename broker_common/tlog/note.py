@@ -28,7 +28,7 @@ from broker_common.values import base64_text, parse_base64
 Signature: TypeAlias = tuple[str, bytes]
 
 _SIGNATURE_PREFIX = "\u2014 "
-# What C2SP calls a log's own signature.
+# The C2SP type of a log's own signature.
 ED25519 = b"\x01"
 KEY_HASH_BYTES = 4
 _ROOT_BYTES = 32

@@ -57,12 +57,12 @@ class LogState(ABC):
         self.size = 0
         self.time_ms = 0
         self.origin = ""
-        # Of the entries that follow, and which entry began each format.
+        # The format of the entries that follow, and the entry that began each format.
         self.format = 0
         self.began: dict[int, int] = {}
         # Hex hash of the policy in force; empty before the first one, and always in a log that adopts none.
         self.policy_hash = ""
-        # Whose log this is, and whom its node knows.
+        # The owner of this log, and the parties that its node knows.
         self.membership = Membership(identity_key)
 
     def apply(self, entry: Entry) -> None:
@@ -153,7 +153,7 @@ class StoreState(LogState):
         self.release = ""
         # Name of the chain in force; empty before the first load.
         self.linkage = ""
-        # Of every load there ever was: questions under way may need an older one.
+        # Every load there ever was: questions under way may need an older one.
         self.commitments: dict[str, str] = {}
         self.linkages: dict[str, str] = {}
         self.dictionaries: dict[str, str] = {}
@@ -161,7 +161,7 @@ class StoreState(LogState):
         self.adopted_dictionaries: dict[str, DictionaryAdopted] = {}
         self.newest_dictionary: DictionaryAdopted | None = None
         self.adoptions: Adoptions = {}
-        # By health agency, its newest roster: in the health log the last one sent, in the census log the one in force.
+        # The newest roster of each health agency: the last one sent (health log), or the one in force (census log).
         self.rosters: dict[str, Rostered] = {}
 
     def may_adopt(self, version: int, dictionary: str) -> bool:

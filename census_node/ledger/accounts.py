@@ -32,7 +32,7 @@ class Ledger:
     # How many numbers persons and households have on the load in force.
     persons: int = 0
     households: int = 0
-    # By number of the subject; nobody's before the first charge, which fixes who is a subject.
+    # One entry for each subject; none before the first charge, which fixes who is a subject.
     charged: Numbers = field(default_factory=lambda: np.zeros(0, np.uint32))
     digest: bytes = EMPTY_DIGEST
     # How they are charged, and on which load.

@@ -260,7 +260,7 @@ class LedgerBook:
         if steps.newest == self._place:
             return
         if self._place == 0 or steps.covered > self._place:
-            # What lies between may be erased.
+            # The steps between may be erased.
             snapshot = steps.newest_snapshot()
             with self._changing(0 if snapshot is None else snapshot.covers):
                 self._ledger = self._begun(snapshot, self._digest_of(snapshot, steps))
@@ -380,7 +380,7 @@ class LedgerBook:
         # CRASH: a snapshot that no step names; the next start sweeps it away.
         is_named = False
         try:
-            # What is erased with it can never be folded again.
+            # The steps erased with it can never be folded again.
             self._snapshots.verify(name, content)
             is_named = self._put_snapshot(name, content, place)
             # CRASH: the snapshot stands; what it makes superfluous goes at the next turn.

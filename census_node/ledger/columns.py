@@ -28,15 +28,14 @@ from broker_common.storage.durable import create_for_owner, replacing
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 # Every array begins at a multiple of this, as NumPy's own headers have it.
 _ALIGNMENT = 64
-# Of a zip member's own header: where the lengths of its name and of what follows it stand, how long what zipfile says of large
-# members is, what comes before padding, and a number for padding that nothing else has.
+# Offsets in a zip member's own header, zipfile's extra field for large members, and an id for padding that nothing else has.
 _SIZES_AT = 26
 _LARGE_SIZES = 20
 _EXTRA_HEAD = 4
 _PADDING = 0x4154
 # Read at a time where nothing is kept.
 _BYTES_AT_ONCE = 1 << 20
-# What NumPy and zipfile say of a file that is none of theirs: any of these.
+# NumPy and zipfile raise any of these for a file that is not theirs.
 _DAMAGE = (
     *(OSError, EOFError, ValueError, KeyError, RuntimeError, MemoryError, SyntaxError, struct.error),
     *(BadZipFile, TokenError, zlib.error),

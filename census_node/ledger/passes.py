@@ -43,7 +43,7 @@ NO_CELL = 255
 """The cell of values that are in no cell of a question."""
 
 _PLACE = JOINED - 1
-# What a charge of 32 bits holds.
+# The most that a charge of 32 bits holds.
 _MOST_UNITS = 2**32 - 1
 _THREADS = 2
 _OCTET = 8
@@ -83,9 +83,9 @@ class Bearings:
 class CardPlaces:
     """Where the cards of everybody stand in the roster of one agency."""
 
-    # By person number.
+    # One entry for each person number.
     first: Bearings
-    # Whose card it is and where it stands, for every card of a person but the first; ascending by person.
+    # For every further card of a person: the person and the card's place; ascending by person.
     further_persons: Numbers
     further: Bearings
     declared: int
@@ -430,7 +430,7 @@ class People:
     load: str
     person_count: int
     household_count: int
-    # By variable, a byte for each person; left in the load's file.
+    # A byte for each person and variable; left in the load's file.
     values: Mapping[str, Values]
     # Gives persons of the load and their households, in any order, a person as often as they have cards.
     members: Callable[[], tuple[Numbers, Numbers]]

@@ -29,11 +29,11 @@ from broker_common.storage.durable import make_folder, sync_directory
 from broker_common.values import Randomness
 from census_node.ledger.passes import Bits
 
-# What is written at a time, from memory that begins with a page.
+# Bytes written at a time, from memory that begins with a page.
 _BYTES_AT_ONCE = 1 << 20
 # Not everywhere: 0 where there is no such thing.
 _DIRECT: int = getattr(os, "O_DIRECT", 0)
-# Of a file system that has no way past its cache.
+# The errors of a file system without direct I/O.
 _NO_WAY = frozenset({errno.EINVAL, errno.ENOTSUP})
 _local = threading.local()
 

@@ -22,7 +22,7 @@ from sqlite_utils import Database
 from broker_common.errors import InternalError
 
 StepKind: TypeAlias = Literal["charge", "load", "snapshot"]
-# Whose file is still needed.
+# Steps whose file is still needed.
 _KEPT = "file != ''"
 EMPTY_DIGEST = bytes(32)
 """Of a ledger that nothing has happened to."""
@@ -100,7 +100,7 @@ class LedgerSteps:
             {name: _TYPES[name] for name in _COLUMNS}, pk="place", if_not_exists=True
         )
         table.create_index(["ticket"], if_not_exists=True)
-        # What is looked for at every charge and every second is found without reading the history.
+        # Lookups of every charge and every second do not read the history.
         table.create_index(["kind", "place"], if_not_exists=True)
         db.execute(f"create index if not exists kept_steps on ledger_steps (kind, place) where {_KEPT}")
         db.execute(f"create index if not exists kept_until on ledger_steps (kind, kept_until_ms) where {_KEPT}")

@@ -33,7 +33,7 @@ from census_node.ledger.columns import MappedColumn, StoredColumns, reading_colu
 Halves: TypeAlias = npt.NDArray[np.uint64]
 Places: TypeAlias = npt.NDArray[np.intp]
 Found: TypeAlias = npt.NDArray[np.bool_]
-# Of what is looked for, at a time: it stays in the cache with what stands between its ends.
+# Entries looked for at a time: they stay in the cache with the entries between their ends.
 _MOST_AT_ONCE = 1 << 14
 
 
@@ -75,7 +75,7 @@ def _find(first: Halves, second: Halves, high: Halves, low: Halves, begin: int) 
 HALF: Final = np.dtype(np.uint64)
 NUMBER: Final = np.dtype(np.uint32)
 _BYTE: Final = np.dtype(np.uint8)
-# Of a salted hash. NumPy compares such strings whole: what it leaves out at their ends, zeros, is the same in equal ones.
+# A salted hash. NumPy drops zeros at the ends of such strings, alike in equal ones.
 NAME: Final[np.dtype[np.bytes_]] = np.dtype("S16")
 _NUMBER_BITS = np.uint64(32)
 _MOST_NUMBERS = 2**32 - 1

@@ -16,7 +16,7 @@ from census_node.linking.settings import MODES, SETTINGS_FILE, Mode, read_settin
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
-# What this tool needs beside what every node needs.
+# This tool needs these libraries; a node does not.
 _LIBRARIES = frozenset({"splink", "pyarrow"})
 
 

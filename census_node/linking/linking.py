@@ -39,7 +39,7 @@ _FOLDER: Final = ".linking"
 _LOCK: Final = ".linking.lock"
 _ROWS: Final = 50_000
 _STEPS: Final = 1000
-# What each part of the work is done at, of all steps.
+# The step at which each part of the work is done.
 _CENSUS_READ, _REGISTER_READ, _SCORED = 80, 160, 900
 
 

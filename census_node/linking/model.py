@@ -84,7 +84,7 @@ def score_pairs(database: Database, settings: LinkingSettings, persons: int, don
     Raises:
         InvalidRequestError: LINKING_NOT_LEARNED.
     """
-    # What the library warns of is looked for here, in the model itself.
+    # This module looks in the model itself for what the library would warn of.
     logging.getLogger("splink").setLevel(logging.ERROR)
     learned = _learned(database, settings, persons, done)
     predicted = _linker(database, learned).inference.predict(threshold_match_probability=LEAST_PROBABILITY)
@@ -177,7 +177,7 @@ def _settle(comparison: dict[str, Any], pairs: int) -> None:
         _not_learned(phrase(texts.NOTHING_LEARNED, column=name))
     for level in levels:
         strangers = max(level.get("u_probability", 0.0), 1 / pairs)
-        # What was seen neither of one person nor of strangers speaks neither for nor against.
+        # A level that was never seen, of one person or of strangers, speaks neither for nor against.
         level["u_probability"] = _rounded(strangers)
         level["m_probability"] = _rounded(max(level.get("m_probability", 0.0), min(_LEAST_M, strangers)))
     same, other = levels[0], levels[-1]

@@ -126,7 +126,7 @@ def _of_clerks(database: Database) -> dict[str, Any] | None:
         return None
     links = _one(database, "select count(*) from linked")
     precision = wilson(confirmed, sampled)
-    # Of the pairs that nobody has decided, as many are matches as of those that were.
+    # Undecided pairs are assumed to match as often as decided ones.
     missed = [(pairs - seen) * share for share in wilson(found, seen)] if pairs > seen else [0.0, 0.0, 0.0]
     right = [links * share for share in precision]
     return {

@@ -33,7 +33,7 @@ Rule: TypeAlias = Annotated[tuple[Blocked, ...], Meta(min_length=1)]
 # Pairs and threads that any machine could be asked for.
 _MAX_PAIRS: Final = 10**9
 _MAX_THREADS: Final = 1024
-# Of the form of a date, and of a file that people write by hand.
+# Limits for the form of a date, and for a file that people write by hand.
 _MAX_FORM: Final = 40
 _MAX_FILE_BYTES: Final = 64 * 1024
 
@@ -76,7 +76,7 @@ class LinkingSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     date_format: Annotated[str, Meta(min_length=2, max_length=_MAX_FORM)] = "%Y-%m-%d"
     # The form of the cards; as in that dictionary.
     id_form: str = "ontario_health_card"
-    # Which pairs are drawn for training and review.
+    # The seed decides which pairs are drawn for training and review.
     seed: Annotated[int, Meta(ge=0, lt=2**32)] = 1
     # Pairs that are learned from, at most.
     training_pairs: Annotated[int, Meta(ge=10_000, le=_MAX_PAIRS)] = 2_000_000
@@ -86,7 +86,7 @@ class LinkingSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     threads: Annotated[int, Meta(ge=0, le=_MAX_THREADS)] = 0
 
 
-# What is usual for names alone: they are compared, nothing is learned, and a pair must be much surer.
+# Defaults for names alone: they are compared, nothing is learned, and a pair must be much surer.
 _NOMINATIVE: Final[dict[str, Any]] = {
     "threshold": 0.995,
     "blocking": [["given_name", "surname"]],

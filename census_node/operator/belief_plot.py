@@ -25,7 +25,7 @@ _HALF = Fraction(1, 2)
 # Told apart in print and by every kind of eye.
 _COLOUR = "#1b6ca8"
 _BAR_WIDTH = 0.8
-# Of the axis, in percent: one household in ten million is still to be seen.
+# The axis in percent still shows one household in ten million.
 _LEAST_PERCENT = 1e-6
 _MOST_PERCENT = 200
 

@@ -46,7 +46,7 @@ class Facts:
     # How many answers at each scale were charged to everybody, and how many to the people in their samples.
     common: Mapping[int, int]
     sampled: Mapping[int, int]
-    # What all of them were charged under strict accounting; under per-person accounting the latter alone.
+    # The charge of all answers under strict accounting; of the sampled ones alone under per-person accounting.
     units: int
     log_size: int
     release: str
@@ -105,7 +105,7 @@ def _shutdown_reason(state: CensusState, policy: Policy) -> str:
 def status_of(facts: Facts, charges: Charges | None) -> dict[str, Any]:
     """The status, by the keys that scripts rely on."""
     policy = facts.policy
-    # What strict accounting counts after per-person accounting nobody was charged: the ledger knows better.
+    # After per-person accounting the strict count is more than anybody was charged: the ledger knows better.
     worst = facts.units if charges is None else most_charged(charges)
     people = None if charges is None or policy.accounting == "strict" else exhaustion(charges, policy)
     return {

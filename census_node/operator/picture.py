@@ -43,7 +43,7 @@ class Picture:
     shutdown_note: str
     shutdown_ms: int
     answers: int
-    # Of them, those that were charged to the people in their samples.
+    # The number of these answers that were charged to the people in their samples.
     sampled: int
     unreleased: int
     # None where the number is not published: it would follow from who was asked about.
@@ -62,7 +62,7 @@ class Picture:
     use: Mapping[tuple[str, str], Use]
     points: tuple[Point, ...]
     certificates: tuple[Certificate, ...]
-    # By agency, the roster in force.
+    # The roster in force of each agency.
     rosters: Mapping[str, Rostered]
     # The health agencies that are registered.
     health: frozenset[str]

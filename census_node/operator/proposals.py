@@ -29,9 +29,9 @@ from census_node import texts
 
 # Digits of a hash that a person must type at least.
 _LEAST_PREFIX = 8
-# Of a proposal's file: the policy, quoted, and its signature.
+# A proposal's file holds the policy, quoted, and its signature.
 _MAX_FILE_BYTES = 2 * MAX_POLICY_BYTES
-# Of what a file calls its key.
+# The name that a file gives its key.
 _MAX_KEY_ID = 64
 _DAY_MS = 86_400_000
 # Larger households are too few to be warned of.
@@ -185,7 +185,7 @@ class Consequences:
     is_shut: bool
     # Why the operator has to confirm it; empty when they need not.
     weaker: tuple[str, ...]
-    # What is less than it looks, or keeps the service from working. Said whether it is to be confirmed or not.
+    # These settings promise less than they seem to, or stop the service. The operator always sees them.
     warnings: tuple[str, ...]
 
     @property

@@ -119,7 +119,7 @@ def figures_of(facts: Facts, charges: Charges | None, *, as_of_ms: int, next_ms:
     """The figures of the ledger as it is now."""
     policy = facts.policy
     report = make_report(policy, common=facts.common, sampled=facts.sampled, units=facts.units, charges=charges)
-    # Of somebody who was in every sample: the one who was charged most is one person, and no page is about one person.
+    # This is about somebody in every sample. Who was charged most is one person, and no page is about one person.
     typical = typical_case(policy, facts.common, facts.sampled)
     charged, exhausted = _exhausted(charges, policy)
     is_few = exhausted < LEAST_CELL

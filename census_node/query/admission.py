@@ -43,7 +43,7 @@ class Gate:
     now_ms: int
     # Raises when the service has told that it is shut down.
     verify_open: Callable[[], None]
-    # What a ticket's question is read with; raises when that is not what the ticket names.
+    # Gives the dictionary to read a ticket's question with; raises when the ticket names another.
     verify_dictionary: Callable[[VerifiedTicket], Dictionary]
     # Raises when the ticket's slot does not serve it.
     verify_slot: Callable[[VerifiedTicket], None]

@@ -32,7 +32,7 @@ from census_node.query.budget import verify_affordable, verify_quota
 from census_node.query.flow import Charge, Claim
 from census_node.release.outbox import Outbox, Pending
 
-# What BUSY says; the health node tries again by itself.
+# BUSY asks the health node to wait this long; it tries again by itself.
 _RETRY_SECONDS = 1
 
 
@@ -164,7 +164,7 @@ def _verify_still_good(state: CensusState, sample: AdmittedSample, now_ms: int) 
     assert state.policy is not None  # noqa: S101 - verify_affordable has seen it
     before = state.tickets.get(ticket.hash.hex())
     if before is not None and before.charge.submitted == sample.set_commitment.hex():
-        # By another process, since the desk looked: its agency tries again, and is told of that charge.
+        # Another process charged it since the desk looked: its agency tries again, and hears of that charge.
         raise RefusedError("BUSY", retry_seconds=_RETRY_SECONDS)
     if state.ticket_of_query(ticket.query_id.hex()) is not None:
         raise InvalidRequestError("TICKET_REUSED")

@@ -40,7 +40,7 @@ class Charge:
 class Attempt(Protocol):
     """One attempt of an agency to have a ticket answered; or a charge of before a start, whose sample nobody asks for."""
 
-    # Whose line it waits in, by the certificate of whoever sends.
+    # The sample waits in this agency's line; the sender's certificate names it.
     @property
     def agency(self) -> str: ...
 
@@ -156,7 +156,7 @@ async def answer_query(parts: Parts[AttemptT, KeptT], desk: Desk, attempt: Attem
     # CRASH: nothing has happened. The agency tries again, with a new quote if this one has expired.
 
     def charge_and_answer(now: Round) -> tuple[Charge, Checkpointed]:
-        # Of a refused one too: its first attempt may have been charged while this one was verified.
+        # A refused sample too may have a charge: of its first attempt, made while this one was verified.
         charge = None if claim is None else parts.ledger.charge_of(claim)
         if charge is None:
             if refused is not None:

@@ -19,7 +19,7 @@ from broker_common.errors import BrokerError
 from census_node.query.schedule import Round
 
 ResultT = TypeVar("ResultT")
-# Whose line loads of the registry and changes of rules wait in. No agency has an empty name.
+# Loads of the registry and changes of rules wait in the operator's own line. No agency has an empty name.
 OPERATOR = ""
 
 
@@ -50,7 +50,7 @@ class Place(Generic[ResultT]):
         self._finish: Callable[[], object] = lambda: None
         # When its outcome left.
         self.left_ms = 0
-        # What went wrong with the work.
+        # The error that ended the work.
         self.error: Exception | None = None
 
     async def outcome(self) -> ResultT:

@@ -32,7 +32,7 @@ class Publishing:
         publication.on_cosigned(self.hear)
         # How much of the log each agency has cosigned, as far as has been heard.
         self._heard: dict[str, int] = {}
-        # What was cosigned before this start: nobody may have a reason to cosign more.
+        # It starts from what was cosigned before: perhaps nobody has a reason to cosign more.
         self.hear()
 
     def prove(self, charge: Charge) -> Checkpointed:
@@ -47,7 +47,7 @@ class Publishing:
     def cosigned(self, charge: Charge) -> str | None:
         note = self._cosigned(charge)
         if note is None:
-            # What was heard is another agency's word by now.
+            # The last word heard is another agency's by now.
             self._heard.pop(charge.agency, None)
         return note
 

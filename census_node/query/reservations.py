@@ -17,7 +17,7 @@ class Reserved:
 
     answers: int
     units: int
-    # Of these answers, those of the one researcher who was asked about.
+    # The number of these answers that belong to the researcher in question.
     own: int = 0
 
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 from broker_common.errors import InvalidRequestError, PeerUnavailableError, RefusedError
 
-# What BUSY says; the health node tries again by itself.
+# BUSY asks the health node to wait this long; it tries again by itself.
 _RETRY_SECONDS = 1
 
 

@@ -23,7 +23,7 @@ from census_node.registry.rosters import KeptRoster
 
 _Further: TypeAlias = tuple[Numbers, Numbers]
 _IS_JOINED = np.uint32(JOINED)
-# Of pseudo-random places, drawn at a time.
+# Pseudo-random places drawn at a time.
 _PEOPLE_AT_ONCE = 1 << 18
 
 

@@ -42,7 +42,7 @@ from census_node.ledger.subjects import NAME, NUMBER, Cards, Names, number_subje
 from census_node.registry import NO_VALUE, Registry
 
 _CARD, _PERSON, _HOUSEHOLD = "health_card", "person_id", "household_id"
-# Of a person's or a household's id in the source.
+# The longest id of a person or household in the source.
 _MAX_ID_CHARACTERS = 64
 _REPEATS = "repeats the person_id of an earlier row, with nothing new"
 _CONTRADICTS = "contradicts an earlier row of its person_id: household or a value differs"
@@ -96,14 +96,14 @@ class _Subjects:
     """The persons, or the households, of the rows read."""
 
     names: npt.NDArray[np.bytes_]
-    # By subject: its first row in the file.
+    # The first row in the file of each subject.
     first: npt.NDArray[np.uint32]
-    # By row: its subject, as a place in the two above.
+    # The subject of each row, as a place in the two above.
     of_row: npt.NDArray[np.uint32]
 
     @classmethod
     def of(cls, names: npt.NDArray[np.bytes_]) -> _Subjects:
-        # What `np.unique` does, by numbers, in a fraction of the time and memory.
+        # This is `np.unique` on numbers, in a fraction of its time and memory.
         halves = names.view(">u8").reshape(-1, 2)
         high, low = halves[:, 0].astype(np.uint64), halves[:, 1].astype(np.uint64)
         order = ascending_order(high, low).astype(np.uint32)
@@ -175,7 +175,7 @@ class _Incoming:
         """The rows of a chunk with which nothing is wrong."""
         cards = cards[kept]
         has_card = cards != b""
-        # What stands for the pseudonym of a row without a card until that row has been left out.
+        # Zeros stand for the pseudonym of a row without a card until that row is left out.
         pseudonyms = np.zeros((len(kept), PSEUDONYM_BYTES), np.uint8)
         pseudonyms[has_card] = self._linkage.pseudonyms(cards[has_card])
         self._pseudonyms.add(pseudonyms.tobytes())
@@ -204,7 +204,7 @@ class _Incoming:
         cards = self._cards(persons, households, lines, has_card, columns)
         halves = self._pseudonyms.take().reshape(-1, 2)
         high, low = halves[cards, 0].astype(np.uint64), halves[cards, 1].astype(np.uint64)
-        # What is needed no more goes at once, here and below: each of these is a good part of the memory of a load.
+        # Arrays are freed as soon as they are used, here and below: each is a good part of a load's memory.
         del halves, has_card
         order = (
             ascending_order(high, low)

@@ -27,11 +27,11 @@ from broker_common.query.messages import parse_message
 from broker_common.values import HASH_BYTES, Randomness
 from census_node.registry.rosters import KeptRoster, RosterFolder
 
-# What `rosters_per_hour` counts in.
+# The hour of `rosters_per_hour`.
 HOUR_MS: Final = 3_600_000
 # When to come again, for an agency that has sent many.
 _RETRY_SECONDS = 60
-# Of a manifest's number: what a log's number can say.
+# The largest number that a manifest may have: a log holds no larger one.
 _MOST_NUMBER = 2**53 - 1
 
 
@@ -45,7 +45,7 @@ class RosterGate:
     linkage: str
     # Every roster that was ever received whole, by agency and number.
     kept: Sequence[KeptRoster]
-    # Of one agency: how many began to come within the hour, as this process knows, and how many may.
+    # How many rosters of this agency began within the hour, as this process knows, and how many may.
     attempts: int
     most_per_hour: int
     most_places: int

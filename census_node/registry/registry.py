@@ -33,9 +33,9 @@ from census_node.ledger.subjects import Cards, MappedCards, Names, stored_counts
 from census_node.release.outbox import Outbox
 
 _VALUE = np.dtype(np.uint8)
-# What a language variable is called in a file.
+# The prefix of a language variable's name in the file.
 _VALUES_OF = "value."
-# What the file calls the meaning of its dictionary.
+# The name in the file of its dictionary's meaning.
 _DICTIONARY = "dictionary.meaning"
 
 

@@ -47,7 +47,7 @@ class KeptRoster:
     linkage: str
     # Hex, as both logs have them.
     commitment: str
-    # What opens the commitment to places and set; empty with the file.
+    # Opens the commitment to places and set; erased together with the file.
     salt: str
     manifest: str
     places: int

@@ -35,7 +35,7 @@ from census_node.registry.rosters import KeptRoster, RosterBook, RosterFolder, R
 _log = structlog.get_logger()
 RosterName: TypeAlias = tuple[str, int]
 """An agency and a number."""
-# What BUSY says of a roster that is not ready; the health node tries again by itself.
+# BUSY asks to wait this long for a roster that is not ready; the health node tries again by itself.
 _RETRY_SECONDS = 1
 
 
@@ -73,7 +73,7 @@ class Rosters:
         self._sample_keys = sample_keys
         self._randomness = randomness
         self._named = named
-        # By agency, number and load. Replaced whole, never changed.
+        # Keyed by agency, number and load. Replaced whole, never changed.
         self._joined: Mapping[tuple[str, int, str], JoinedRoster] = {}
 
     # --- received --------------------------------------------------------------------------------------------------

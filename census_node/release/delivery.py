@@ -46,7 +46,7 @@ _MAX_PAUSE_SECONDS = 300.0
 _LOOK_SECONDS = 1.0
 # After a release: whoever is waiting for the answer on a call of theirs has it by then, and it need not be pushed.
 _COLLECT_SECONDS = 0.05
-# Of a push to an inbox that said nothing: the next answer would only wait as long again.
+# After these, the inbox is silent: the next answer would only wait as long again.
 _NOBODY_THERE = frozenset({"PEER_UNAVAILABLE", "CERTIFICATE_EXPIRED"})
 
 

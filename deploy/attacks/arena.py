@@ -54,7 +54,7 @@ _WAIT_SECONDS = 60.0
 # Questions under way together; nodes take 16.
 _AT_ONCE = 8
 _MAX_BELIEF = "0.8"
-# What is attacked is what answers tell. How many one researcher may have is another matter.
+# The attacks are on answers. How many one researcher may have is another matter.
 _ANY_QUOTES = {"quotes_per_minute": 1_000_000, "quote_burst": 1_000_000}
 _WHOLE = 1_000_000
 _RELEASE = "2011"

@@ -34,9 +34,9 @@ _TABLES = 2
 class Averaged:
     """What one group's answers were off by, and how its retries differed from the first."""
 
-    # Of the same question about the same sample, in several wordings.
+    # Answers to the same question about the same sample, in several wordings.
     same: tuple[int, ...]
-    # Of a question's parts, and last of the whole.
+    # Answers about a question's parts, and last about the whole.
     parts: tuple[int, ...]
     retries: int
     different: tuple[str, ...]

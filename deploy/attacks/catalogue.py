@@ -31,7 +31,7 @@ class Attack:
     run: Callable[[Arena, int], Awaitable[Report]]
     rounds: int
     terrain: Terrain = field(default_factory=Terrain)
-    # What is attacked is one person's budget: there is none under strict accounting.
+    # The attack is on one person's budget: there is none under strict accounting.
     per_person: bool = False
 
     def problem_with(self, policy: Policy) -> str:

@@ -110,7 +110,7 @@ def shifted(one: Sequence[int], other: Sequence[int]) -> float:
     together = sorted([*one, *other])
     # Twice the rank, so that a middle is an integer.
     ranks = {value: bisect_left(together, value) + bisect_right(together, value) + 1 for value in set(together)}
-    # By how many are chosen and what their ranks come to: in how many ways.
+    # The number of ways to choose so many, whose ranks add up to so much.
     ways = np.zeros((len(one) + 1, sum(ranks[value] for value in together) + 1))
     ways[0, 0] = 1.0
     for value in together:

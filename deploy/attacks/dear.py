@@ -31,7 +31,7 @@ class Told:
     """What was seen of one question."""
 
     everybody: bool
-    # By how many ticks its charge was told later than the policy says; None where there are no ticks.
+    # The number of ticks by which its charge was late; None where there are no ticks.
     late: int | None
     lines: tuple[str, ...]
 

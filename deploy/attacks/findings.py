@@ -102,10 +102,10 @@ class Noise:
     """How large the noise was altogether, and how small it may be by luck."""
 
     name: str
-    # Of each independent magnitude; `total` is their sum.
+    # The law of each independent magnitude; `total` is their sum.
     laws: tuple[Law, ...] = field(repr=False)
     total: int
-    # What each of them was made of.
+    # The scales that each was drawn at.
     scales: tuple[int, ...]
 
     @property
@@ -297,7 +297,7 @@ class Report:
     # Asked and answered, refused ones not among them.
     answers: int
     curves: tuple[Curve, ...] = ()
-    # What stands under and beside the plot of the curves.
+    # Titles of the plot's axes.
     axes: tuple[str, str] = ("", "")
 
     @property

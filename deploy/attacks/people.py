@@ -21,7 +21,7 @@ FRENCH_CODE = "French"
 FRENCH = f"mother_tongue = '{FRENCH_CODE}'"
 _NUMBERS = frozenset({"age", "birth_year", "hospital_visits", "emergency_visits"})
 _PAIR = 2
-# What singles somebody out, shortest first: criteria have a limited length.
+# Columns that single somebody out, shortest first: criteria have a limited length.
 _KEYS = (
     ("census_division", "age"),
     ("census_division", "age", "sex"),
@@ -62,7 +62,7 @@ class People:
     """Everybody who can be singled out, in an order that the seed decides; nobody is given twice."""
 
     def __init__(self, directory: Path, seed: int, purpose: str) -> None:
-        # By purpose, so that attacks on one deployment after the other do not all begin with the same people.
+        # The purpose is part of the seed: attacks on one deployment do not all begin with the same people.
         entropy = np.random.SeedSequence([seed, *purpose.encode()])
         self._dice = np.random.Generator(np.random.Philox(entropy))
         census = {row["health_card"]: row for row in _rows(directory / "census") if row["health_card"]}

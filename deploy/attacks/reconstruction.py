@@ -114,7 +114,7 @@ def _curves(
         / people
         for count in numbers
     ]
-    # Of the person who was in the most cohorts by then.
+    # The person who was in the most cohorts by then.
     most = [int(max(chosen[:count].sum(axis=0).max() for chosen in cohorts)) for count in numbers]
     return (
         Curve("ceiling", numbers, [ceiling((scale,) * count) for count in most], limit=True),

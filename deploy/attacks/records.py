@@ -73,7 +73,7 @@ async def attack_household(arena: Arena, rounds: int) -> Report:
 
 async def _attack(arena: Arena, name: Literal["cards", "household"], shared: str, rounds: int) -> Report:
     precise = arena.policy.scales[0]
-    # What a second budget would have to be as large as: one answer, if two of them are more than one budget pays for.
+    # The least second budget: one answer, if two of them cost more than one budget.
     budget = (precise,) if _is_dear(arena) else boldly(arena.policy.cap, arena.policy.scales)
     pairs = arena.people.toss_pairs(2 * rounds, shared)
     apart, at_once = pairs[:rounds], pairs[rounds:]
@@ -148,7 +148,7 @@ def _curves(bold: Sequence[int], truths: Sequence[bool], answers: Sequence[Seque
     shares = [
         _right(truths, [log_odds(asked[:count], of[:count]) for of in answers]) / len(truths) for count in numbers
     ]
-    # What is asked of the second record is worth nothing.
+    # Questions about the second record are worth nothing.
     allowed = [best_guess(bold[: min(count, len(bold))]) for count in numbers]
     trials = len(truths)
     return (

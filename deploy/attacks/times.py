@@ -26,14 +26,14 @@ from deploy.attacks.worlds import told_apart
 from deploy.synthetic.dictionaries import CENSUS_DICTIONARY
 
 _GROUP = 3
-# Of so many spent people every question takes others: their criteria are as long as anybody's.
+# Every question takes other spent people: their criteria are as long as anybody's.
 _SPENT = 12
 _NOBODY, _FEW, _HALF, _EVERYBODY, _UNLINKED, _SPENT_KIND = "nobody", "few", "half", "everybody", "unlinked", "spent"
-# What is added to criteria about a few people.
+# Additions to criteria about a few people.
 _WIDENED = {_NOBODY: "and age > 130", _HALF: "or sex = 'female'", _EVERYBODY: "or age >= 0"}
 _QUOTE, _ANSWER, _REFUSAL = "quote", "answer", "refusal"
 _REFUSED = (_NOBODY, _EVERYBODY)
-# What is held against what: sizes, emptiness, linkage, and drops.
+# The contrasts: sizes, emptiness, linkage, and drops.
 _CONTRASTS = (
     ((_NOBODY, _FEW, _UNLINKED, _SPENT_KIND), (_HALF, _EVERYBODY)),
     ((_HALF,), (_EVERYBODY,)),
@@ -57,7 +57,7 @@ class Timed:
     """What was seen of one question."""
 
     kind: str
-    # By event: milliseconds after the instant at which it is due, of a quote how long it took.
+    # For each event: milliseconds after its due instant; for a quote, its duration.
     late: Mapping[str, int]
     lines: tuple[str, ...]
 

@@ -33,10 +33,10 @@ class Tracked:
 
     is_french: bool
     answers: tuple[int, ...]
-    # Of the group and of the padding, x left out.
+    # The counts of the group and of the padding, without x.
     others: int
     padding: int
-    # What a tracker says who cannot tell.
+    # The guess of a tracker who cannot tell.
     coin: bool
 
     @property

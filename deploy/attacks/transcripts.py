@@ -202,7 +202,7 @@ def differences(one: Iterable[str], other: Iterable[str]) -> list[str]:
 
 def _quoted(said: quote_pb2.Quote) -> str:
     remaining = said.remaining if said.HasField("remaining") else None
-    # What is left of the quota is how many questions this spy has asked itself.
+    # The rest of the quota tells how many questions this spy has asked itself.
     price = (
         f"scale={said.scale} charged={said.charged} margin={said.margin_95} remaining={remaining} quota={said.quota}"
     )

@@ -8,7 +8,7 @@ from deploy.synthetic.arrays import Booleans, Integers
 from deploy.synthetic.csv_rows import field
 
 _STREETS: Final = ("Birch", "Cedar", "Elm", "King", "Lakeshore", "Maple", "Mill", "Queen", "Riverside", "Victoria")
-# Of postal codes: the first letters of Ontario, and what may stand in any place.
+# Letters of postal codes: the first ones of Ontario, and those of any place.
 _FIRST: Final = "KLMNP"
 _LETTERS: Final = "ABCEGHJKLMNPRSTVXY"
 _HOUSES_PER_CODE: Final = 400

@@ -29,7 +29,7 @@ CENSUS_ROWS_WITH_STRANGE_CARD: Final = 0.02
 
 _HEALTH_PEOPLE_WITHOUT_CENSUS_ROW: Final = 0.02
 _LINKED: Final = 1.0 - HEALTH_PEOPLE_WITHOUT_LINK
-# Of all census rows, what is neither without card nor with a strange one is linked; hence rows per health person:
+# Census rows with a card that is not strange are linked; this gives the rows for each health person:
 _CENSUS_ROWS: Final = _LINKED / (1.0 - CENSUS_ROWS_WITHOUT_CARD - CENSUS_ROWS_WITH_STRANGE_CARD)
 _OTHER_PEOPLE: Final = _CENSUS_ROWS - (1.0 - _HEALTH_PEOPLE_WITHOUT_CENSUS_ROW)
 _CARD_AMONG_OTHERS: Final = _CENSUS_ROWS * CENSUS_ROWS_WITH_STRANGE_CARD / _OTHER_PEOPLE

@@ -55,7 +55,7 @@ _KNOWLEDGE: Final = _NOT_ASKED
 YES, NO = range(2)
 WORKING_AGE: Final = 15
 
-# Which answers name English, French and a non-official language.
+# Answers that name English, French and a non-official language.
 HAS_ENGLISH: Final = np.array([True, False, False, True, True, False, True])
 HAS_FRENCH: Final = np.array([False, True, False, True, False, True, True])
 HAS_OTHER: Final = np.array([False, False, True, False, True, True, True])
@@ -229,7 +229,7 @@ def _published_shares() -> tuple[float, ...]:
     )
 
 
-# What is to be as published of a table by home language and knowledge, in the order of `_Free`.
+# Measures of a table by home language and knowledge that must be as published, in the order of `_Free`.
 _MEASURES: Final[tuple[Callable[[Floats], Floats], ...]] = (
     lambda table: table[FRENCH],
     lambda table: table[HAS_FRENCH],
@@ -389,7 +389,7 @@ def _non_official_table() -> ConditionalTable:
 
 # --- 3. work ----------------------------------------------------------------------------------------------------------
 
-# Whom languages at work depend on.
+# Groups that languages at work depend on.
 _FRANCOPHONE, _BILINGUAL, _WITHOUT_OFFICIAL, _OTHER_AT_HOME, _ANYBODY_ELSE = range(5)
 _WORKERS: Final = 5
 

@@ -49,7 +49,7 @@ HEALTH_COLUMNS: Final = (
 )
 CENSUS_COLUMNS: Final = ("health_card", "person_id", "household_id", *CENSUS_DICTIONARY.names)
 
-# What the long form asks, in the order of the columns: combinations of a few variables are made ready at once.
+# The variables of the long form, in the order of the columns: combinations of a few are made ready at once.
 _LONG_FORM_PIECES: Final = (CENSUS_DICTIONARY.names[1:4], CENSUS_DICTIONARY.names[4:6], CENSUS_DICTIONARY.names[6:])
 
 _CHUNK_ROWS: Final = 100_000  # part of what a seed means: health records are drawn chunk by chunk

@@ -40,7 +40,7 @@ _REGISTER_COLUMNS: Final = (*("health_card", "client_id", "given_name", "surname
 _NAMED: Final = ("given_name", "surname", "birth_date", "sex", "postal_code")
 _IDS: Final = ("health_card", "person_id", "household_id")
 
-# Of the draws of a seed; `dice` has streams of its own below.
+# The stream of a seed's draws; `dice` has streams of its own below.
 _REGISTERS_STREAM: Final = 1_001
 _ADULT: Final = 18
 _YEAR_DAYS: Final = 365
@@ -55,7 +55,7 @@ _IN_REGISTER: Final = 0.94
 _TAKES_SURNAME: Final = 0.6
 _NAMED_AFTER_FATHER: Final = 0.03
 _SECOND_NAME: Final = 0.6
-# Of the census's rows, or of the register's, how many have each error (invented).
+# The share of rows, in the census and in the register, with each error (invented).
 _TYPO: Final = 0.015
 _SWAPPED_DATE: Final = 0.007
 _WRONG_YEAR: Final = 0.005
@@ -67,7 +67,7 @@ _OTHER_SEX: Final = 0.002
 _NO_SECOND_NAME: Final = 0.35
 _INITIAL: Final = 0.15
 _KNOWN_BY_SECOND: Final = 0.01
-# Of the register alone.
+# Errors of the register alone.
 _FORMER_SURNAME: Final = 0.12
 _MOVED: Final = 0.10
 _SECOND_CARD_KNOWN: Final = 0.01

@@ -143,7 +143,7 @@ class Table:
     >>> t["F"].noisy_count
     """
 
-    # What the groups are of: a column's name, or `group`.
+    # The name of the column that makes the groups, or `group`.
     by: str
     answers: Mapping[str, Answer]
 

@@ -79,7 +79,7 @@ class Study:
     # The names of the entries of `by`, and of the groups of each.
     splits: tuple[tuple[str, tuple[str, ...]], ...]
     question: Question
-    # What each cell is called.
+    # The name of each cell.
     cells: tuple[str, ...]
     asks: tuple[Ask, ...]
     rows: tuple[Row, ...]
@@ -253,7 +253,7 @@ class _Designer:
         first = self._file.count[0][1]
         texts = [text.text for _, text in self._file.count]
         question = self._composed(first, texts, of_all=self._file.of is not None)
-        # What `of: all` adds: everybody else, or everybody else who was asked.
+        # `of: all` adds everybody else, or everybody else who was asked.
         names += [REST.label] * (len(question.cells) - len(names))
         if len(set(names)) < len(names):
             raise self._problem(

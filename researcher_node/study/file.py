@@ -26,9 +26,9 @@ from researcher_node.study import texts
 
 MAX_FILE_CHARACTERS = 65_536
 """Of a study file: more is no file that somebody wrote."""
-# Of the questions of one study, and of the groups of one `by`.
+# The most questions of one study, and the most groups of one `by`.
 MAX_GROUPS = 256
-# Of expected people: more than there are.
+# Expected people: this is more than there are.
 _MOST_PEOPLE = 1_000_000_000
 _MOST_MARGIN = 1_000_000_000
 
@@ -88,7 +88,7 @@ class EstimateItem:
 
     kind: str
     line: int
-    # What is estimated: the name of a cell, or a list of names that are added up.
+    # The part to estimate: the name of a cell, or a list of names that are added up.
     part: tuple[Text, ...]
     # The cells that a share is a share of, if not all.
     of: tuple[Text, ...] = ()
@@ -139,7 +139,7 @@ class StudyFile:
 
     # Where errors say they are: the name of the file.
     file: str
-    # What the study is called in its report.
+    # The study's name in its report.
     study: str = ""
     # The population, as for `ask --where`. May be left out where there is a `by`.
     where: Text | None = None
@@ -149,7 +149,7 @@ class StudyFile:
     count: tuple[tuple[Text | None, Text], ...] = ()
     # `all` adds everybody else: the whole of a share.
     of: Text | None = None
-    # What is computed from the counts.
+    # Estimates to compute from the counts.
     estimate: tuple[EstimateItem, ...] = ()
     # The noise scale, if not the usual one.
     scale: int | None = None
@@ -159,11 +159,11 @@ class StudyFile:
     fraction_millionths: int = WHOLE_MILLIONTHS
     # The registered project, if not the home's usual one.
     project: Text | None = None
-    # What the author expects, for `plan`.
+    # The author's expectations, for `plan`.
     expect: Expectation | None = None
 
 
-# What each kind of estimate takes beside its own key.
+# Keys that each kind of estimate takes beside its own.
 KINDS: Mapping[str, frozenset[str]] = {
     "share": frozenset({"of"}),
     "difference": frozenset({"of", "reference"}),

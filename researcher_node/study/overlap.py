@@ -32,7 +32,7 @@ _MOST_PAIRS = 400
 def most_in(groups: Sequence[Condition], dictionary: Dictionary) -> int:
     """At most so many of these groups can hold one and the same person."""
     if dictionary.linkage == "household":
-        # What is linked is a home, and its people may be in one group each.
+        # Records are linked by home, and its people may be in one group each.
         return len(groups)
     # Groups that one person is in overlap each with each, so each of them needs a colour of its own.
     colours: list[list[Condition]] = []

@@ -22,7 +22,7 @@ from researcher_node.study.results import Finding, Results, finite
 _RATIOS = frozenset({"ratio", "rate_ratio"})
 # Where nothing differs, by kind; shares have no such place.
 _NULL = {"ratio": 1.0, "rate_ratio": 1.0, "difference": 0.0, "trend": 0.0}
-# Of ratios that are drawn: beyond them a stroke has an arrow.
+# Limits of drawn ratios: beyond them a stroke has an arrow.
 _LEAST_RATIO, _MOST_RATIO = 0.05, 20.0
 _WIDTH, _LINE = 320, 26
 _NO_AXIS = Markup("")

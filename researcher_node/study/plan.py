@@ -21,7 +21,7 @@ from researcher_node.study.design import Row, Study
 from researcher_node.study.overlap import most_in
 from researcher_node.study.results import Finding, estimate_of
 
-# What a health node has in hand at a time, and a census node's quotes, unless their operators say otherwise.
+# Usual limits: questions in hand at a health node, and a census node's quotes. Operators may set others.
 _USUAL_PLACES = 16
 _USUAL_QUOTE_BURST = 200
 _USUAL_QUOTES_PER_SECOND = 1.0

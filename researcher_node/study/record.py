@@ -26,9 +26,9 @@ from broker_common.query.dictionary_document import dictionary_document, parse_d
 from broker_common.storage.durable import create_for_owner, exclusive
 from broker_common.storage.journal import store_errors
 
-# Of the file; counted up whenever what a row means changes.
+# The file's format; it grows when the meaning of a row changes.
 FORMAT = 1
-# What the documents of both dictionaries are kept under.
+# The names under which both dictionaries are kept.
 _HEALTH, _CENSUS = "health dictionary", "census dictionary"
 _TABLES = """
 create table if not exists rounds (

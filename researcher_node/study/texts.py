@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# What to type where an estimate lacks a key.
+# Examples to type where an estimate lacks a key.
 EXAMPLES = {
     "reference": "Name the group to compare with, such as: reference: male",
     "event": "Write the condition whose rate is meant, such as: event: procedure = 'angioplasty'",

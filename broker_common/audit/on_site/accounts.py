@@ -63,7 +63,7 @@ class Accounts:
     # Nobody's before the first charge.
     charged: _Charges = field(default_factory=lambda: np.zeros(0, np.int64))
     names: Names = field(init=False)
-    # By name: whose it was last seen to be. By person: the household, `NOBODY` where that was never seen.
+    # For each name its last known person. For each person the household, `NOBODY` where it was never seen.
     last_persons: Numbers = field(init=False)
     last_households: Numbers = field(init=False)
     homes: Numbers = field(init=False)

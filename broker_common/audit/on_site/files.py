@@ -35,7 +35,7 @@ _REFERENCE = re.compile(r"([0-9a-f]{32}):([0-9a-f]{64})")
 _COUNT_BYTES = 8
 _SET_DOMAIN = b"tripartite/set/v1\0"
 _HALF, _NUMBER, _BYTE = np.dtype(np.uint64), np.dtype(np.uint32), np.dtype(np.uint8)
-# What NumPy and zipfile say of a file that is none of theirs: any of these.
+# NumPy and zipfile raise any of these for a file that is not theirs.
 _DAMAGE = (
     *(OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, MemoryError, SyntaxError, struct.error),
     *(BadZipFile, TokenError, zlib.error, msgspec.MsgspecError, InvalidRequestError),
@@ -293,7 +293,7 @@ class Load:
     households: Numbers
     person_count: int
     household_count: int
-    # By person number.
+    # One value for each person number.
     values: Mapping[str, npt.NDArray[np.uint8]]
 
     def link(self, names: Names) -> tuple[Numbers, Numbers]:

@@ -74,9 +74,9 @@ class _Event:
     event: Charged | Loaded | Relinked
     # False: newer than what was handed in.
     audited: bool = True
-    # Of a charge: until when membership is kept.
+    # For a charge: the time until which membership is kept.
     kept_until_ms: int = 0
-    # Of a charge: the rules that it was decided by, and what everybody had been charged.
+    # For a charge: the policy that decided it, and the charge of everybody by then.
     policy: Policy | None = None
     floor: int = 0
 
@@ -95,12 +95,12 @@ class _Walk:
         self._time_ms = 0
         self._policy: Policy | None = None
         self._floor = 0
-        # Whom the first charge was to.
+        # The subject of the first charge.
         self._subject: Subject | None = None
-        # By load: the entry that puts it in force, its commitment, and the hash of its dictionary.
+        # For each load: the entry that puts it in force, its commitment, and the hash of its dictionary.
         self._loads: dict[str, tuple[int, str, str]] = {}
         self._load: tuple[str, Load | None] = ("", None)
-        # By health agency and number, every roster that was in force, and its entry.
+        # Every roster that was in force and its entry, by health agency and number.
         self._rosters: dict[tuple[str, int], tuple[int, Rostered]] = {}
         self._roster: tuple[int, Roster | None] = (-1, None)
         # Erased charges that, by the auditor's clock, should not have been: entry, and until when they are to be kept.
@@ -237,7 +237,7 @@ class _Walk:
     def _chain(self, expected: bytes, step: Step) -> None:
         if step.digest != expected:
             self._problem("LEDGER_DIGEST", self._entry)
-        # What comes next is held against what should stand here: one change is told once.
+        # The next step is compared with the expected digest: one change is reported once.
         self._digest = expected
 
     def _take_snapshot(self, step: Step) -> None:
@@ -427,7 +427,7 @@ class _Walk:
         if is_right is None:
             return
         self._tally["counts"] += 1
-        # Of what the dictionary does not have no count is right.
+        # No count of something that the dictionary does not have is right.
         if counted is None or not is_right:
             self._problem("COUNT_WRONG", entry)
 
