@@ -40,7 +40,7 @@ from researcher_node.selection import STATES
 from researcher_node.study import texts as study_texts
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("broker_common", "census_node", "health_node", "researcher_node", "deploy")
+PACKAGES = ("broker_common", "census_node", "health_node", "researcher_node", "deploy", "policy_lab")
 TEXTS = (
     *(
         audit_texts,
