@@ -552,6 +552,16 @@ REASONS: Mapping[str, Reason] = {
         "'tripartite census link' needs '{package}', which is not installed here.",
         "Install it with pip install 'tripartite[link]'; no other command needs it.",
     ),
+    "DOCUMENT_UNREADABLE": Reason(
+        InvalidRequestError,
+        "{file} is no document of the policy lab.",
+        "Give the folder that 'tripartite lab evaluate', 'table' or 'sensitivity' wrote with --out, as they wrote it.",
+    ),
+    "LAB_NOT_INSTALLED": Reason(
+        InvalidRequestError,
+        "'tripartite lab' needs '{package}', which is not installed here.",
+        "Install it with pip install 'tripartite[lab]'; no node needs it.",
+    ),
     "LINKING_NOT_LEARNED": Reason(
         InvalidRequestError,
         "Nothing was linked: {problem}.",

@@ -62,6 +62,13 @@ def joined(separator: str, parts: Sequence[str]) -> str:
     return filled
 
 
+def translated(text: str, versions: Mapping[str, str]) -> str:
+    """A text whose versions in other languages are known, by the language's code."""
+    filled = _Phrase(text)
+    filled.in_language = lambda t: versions.get(t.code, text)
+    return filled
+
+
 def phrase_of(error: BrokerError, *, with_hint: bool = False) -> str:
     """An error's sentence as a phrase."""
     parts = 2 if with_hint else 1
@@ -112,7 +119,7 @@ class Language:
         is_one = _LOCALES[self.code].plural_form(number) == "one"
         return self(one if is_one else many, n=self.number(number), **values)
 
-    def number(self, value: float, digits: int = 0) -> str:
+    def number(self, value: float | Decimal, digits: int = 0) -> str:
         """A number with groups of digits, and so many decimals."""
         pattern = "#,##0" + ("." + "0" * digits if digits else "")
         return str(format_decimal(value, format=pattern, locale=_LOCALES[self.code]))

@@ -32,6 +32,7 @@ from census_node import texts as census_texts
 from census_node.linking import texts as linking_texts
 from deploy import texts as deploy_texts
 from health_node import texts as health_texts
+from policy_lab.document import texts as document_texts
 from researcher_node import estimate_texts
 from researcher_node import texts as researcher_texts
 from researcher_node.checking import Outcome
@@ -51,6 +52,7 @@ TEXTS = (
         deploy_texts,
         dictionary_texts,
         doctor_texts,
+        document_texts,
         health_texts,
         linking_texts,
         load_texts,

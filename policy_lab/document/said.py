@@ -1,0 +1,104 @@
+"""A document in one language: nothing but texts, in the order in which every renderer shows them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from broker_common.language import Language
+from policy_lab.document import texts
+from policy_lab.document.model import (
+    Bars,
+    Block,
+    Caution,
+    Claim,
+    Document,
+    Formula,
+    Heat,
+    Lines,
+    Paragraph,
+    Plot,
+    Section,
+    Source,
+    Table,
+)
+from policy_lab.document.numbers import shown
+from policy_lab.standing import Standing
+
+# What a renderer makes of a plot, in its own form.
+Draw = Callable[[Plot], dict[str, Any]]
+
+
+def name_of(key: str) -> str:
+    """A key as the name of a file or of a place in a page."""
+    return re.sub(r"[^\w-]+", "-", key) or "-"
+
+
+def document(document: Document, t: Language, draw: Draw) -> dict[str, Any]:
+    """The whole document."""
+    return {
+        "language": t.code,
+        "title": t(document.title),
+        "mark": t(document.standing.mark),
+        "is_internal": document.standing is Standing.INTERNAL,
+        "command_head": t(texts.REPRODUCE_DOCUMENT),
+        "command": document.command,
+        "contents": t(texts.CONTENTS),
+        "page": t(texts.PAGE, page="{page}", pages="{pages}"),
+        "sections": [section(each, t, draw) for each in document.sections],
+    }
+
+
+def section(section: Section, t: Language, draw: Draw) -> dict[str, Any]:
+    """One section; an explanation that is not there is left out."""
+    explained = (("citizen", texts.CITIZEN, section.citizen), ("specialist", texts.SPECIALIST, section.specialist))
+    return {
+        "key": name_of(section.key),
+        "title": t(section.title),
+        "explanations": [
+            {"key": key, "title": t(title), "blocks": blocks(part, t, draw)} for key, title, part in explained if part
+        ],
+        "blocks": blocks(section.blocks, t, draw),
+    }
+
+
+def blocks(blocks: Sequence[Block], t: Language, draw: Draw) -> list[dict[str, Any]]:
+    """Blocks, each with its kind."""
+    return [_block(each, t, draw) for each in blocks]
+
+
+def _block(block: Block, t: Language, draw: Draw) -> dict[str, Any]:
+    match block:
+        case Paragraph(words) | Caution(words):
+            return {"kind": type(block).__name__.lower(), "words": t(words)}
+        case Formula(line, words):
+            return {"kind": "formula", "line": line, "words": t(words)}
+        case Claim(words, command):
+            return {"kind": "claim", "words": t(words), "head": t(texts.REPRODUCE), "command": command}
+        case Source(words, address):
+            return {"kind": "source", "words": t(texts.SOURCE, words=t(words)), "address": address}
+        case Table():
+            return _table(block, t)
+        case Lines() | Bars() | Heat():
+            named = {"key": name_of(block.key), "title": t(block.title), "description": t(block.description)}
+            return {"kind": "plot"} | named | draw(block)
+
+
+def _table(block: Table, t: Language) -> dict[str, Any]:
+    digits = [*block.digits, *[None] * (len(block.heads) - len(block.digits))]
+    return {
+        "kind": "table",
+        "key": name_of(block.key),
+        "caption": t(block.caption),
+        "heads": [t(head) for head in block.heads],
+        "rows": [[shown(cell, places, t) for cell, places in zip(row, digits, strict=True)] for row in block.rows],
+        # Figures are set flush right, so that their digits stand below one another.
+        "numbers": [_is_of_numbers([row[place] for row in block.rows]) for place in range(len(block.heads))],
+        "note": t(block.note),
+    }
+
+
+def _is_of_numbers(column: Sequence[object]) -> bool:
+    filled = [cell for cell in column if cell is not None]
+    return bool(filled) and not any(isinstance(cell, str) for cell in filled)

@@ -1,0 +1,131 @@
+"""A document in a folder that only its owner may open, and read again from there."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from broker_common.errors import InvalidRequestError
+from broker_common.language import LANGUAGES, Language, language, translated
+from policy_lab.document import as_json, model, page, pdf, plots, said
+from policy_lab.document.model import Bars, Block, Document, Heat, Lines, Section, Table
+from policy_lab.standing import Standing, make_private_folder, write_private
+
+DOCUMENT_FILE = "document.json"
+PAGE_FILE = "report.html"
+PDF_FILE = "report.pdf"
+# More than any document needs: a file that is larger is none of ours.
+_MOST_BYTES = 64 << 20
+
+_PARTS = {
+    kind.__name__.lower(): kind
+    for kind in (
+        *(model.Paragraph, model.Formula, model.Caution, model.Claim, model.Source, Table, Lines, Bars, Heat),
+        *(model.Axis, model.Line, Section),
+    )
+}
+
+
+def write(document: Document, folder: Path, t: Language, *, with_pdf: bool = False) -> list[Path]:
+    """The document in every form; gives the files, the page first."""
+    make_private_folder(folder)
+    files = {PAGE_FILE: page.page(document, t).encode(), DOCUMENT_FILE: _json(document)}
+    if with_pdf:
+        files[PDF_FILE] = pdf.pdf(document, t)
+    for block in _blocks(document):
+        if isinstance(block, Table):
+            files[f"tables/{said.name_of(block.key)}.csv"] = _csv(block, document.standing)
+        elif isinstance(block, Lines | Bars | Heat):
+            files[f"plots/{said.name_of(block.key)}.png"] = plots.draw(
+                block, t, form="png", mark=document.standing.mark
+            )
+    for name, content in files.items():
+        make_private_folder((folder / name).parent)
+        write_private(folder / name, content)
+    return [folder / name for name in files]
+
+
+def read(folder: Path) -> Document:
+    """What `write` wrote.
+
+    Raises:
+        InvalidRequestError: DOCUMENT_UNREADABLE.
+    """
+    path = folder / DOCUMENT_FILE
+    try:
+        with path.open("rb") as file:
+            # What is cut off is no JSON any more.
+            return _read(json.loads(file.read(_MOST_BYTES)))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise InvalidRequestError("DOCUMENT_UNREADABLE", file=str(path)) from error
+
+
+def _blocks(document: Document) -> Iterator[Block]:
+    for section in document.sections:
+        yield from (*section.citizen, *section.specialist, *section.blocks)
+
+
+def _csv(table: Table, standing: Standing) -> bytes:
+    """The figures as they are; the first line says who may see them."""
+    lines = io.StringIO()
+    lines.write(f"# {standing.mark}\n")
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(table.heads)
+    writer.writerows([["" if cell is None else _safe(cell) for cell in row] for row in table.rows])
+    return lines.getvalue().encode()
+
+
+def _safe(cell: object) -> object:
+    """A text that a spreadsheet would take for a formula begins with an apostrophe."""
+    return f"'{cell}" if isinstance(cell, str) and cell[:1] in {"=", "+", "-", "@", "\t", "\r"} else cell
+
+
+def _json(document: Document) -> bytes:
+    """The document as programs get it, and its texts in the other languages."""
+    others = {code: dict(_translations(document, language(code))) for code in LANGUAGES if code != "en"}
+    return json.dumps(as_json.value(document) | {"translations": others}, ensure_ascii=False, indent=1).encode()
+
+
+def _translations(thing: Any, t: Language) -> Iterator[tuple[str, str]]:
+    if isinstance(thing, str):
+        if (shown := t(thing)) != thing:
+            yield str(thing), shown
+    elif isinstance(thing, Sequence):
+        for each in thing:
+            yield from _translations(each, t)
+    elif hasattr(thing, "__dataclass_fields__"):
+        for field in fields(thing):
+            yield from _translations(getattr(thing, field.name), t)
+
+
+def _read(value: Mapping[str, Any]) -> Document:
+    others: Mapping[str, Mapping[str, str]] = value["translations"]
+
+    def built(thing: Any) -> Any:
+        if isinstance(thing, str):
+            found = {code: texts[thing] for code, texts in others.items() if thing in texts}
+            return translated(thing, found) if found else thing
+        if isinstance(thing, list):
+            return [built(each) for each in thing]
+        if not isinstance(thing, dict):
+            return thing
+        if "exact" in thing:
+            return Fraction(thing["exact"])
+        return _PARTS[thing["type"]](**{name: built(each) for name, each in thing.items() if name != "type"})
+
+    found = Document(
+        key=value["key"],
+        title=built(value["title"]),
+        standing=Standing(value["standing"]),
+        command=value["command"],
+        sections=built(value["sections"]),
+    )
+    # What cannot be shown is none of our documents either.
+    said.document(found, language("en"), lambda _plot: {})
+    return found
