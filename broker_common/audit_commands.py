@@ -1,6 +1,6 @@
 """The commands of an audit: `tripartite audit export` for every home, `verify` and `replay` for the auditor.
 
-A role makes its export known through the entry points `tripartite.exports`; which role a home is, its config.toml says. Whoever
+A role makes its export known through the entry points `tripartite.exports`; which role a home is, its config.toml says. The party that
 looks on site brings a judge of their own: nothing that the home's node is made of decides there.
 """
 

@@ -36,7 +36,7 @@ def dashboard_command(opened: Callable[[Path], Any]) -> click.Command:
     def dashboard(home: Path, port: int, configured: bool, lifeline: bool, as_json: bool) -> None:
         """Show the node's pages in a browser, on this machine.
 
-        Prints one line with the address. Whoever opens that address may see everything and act for the operator, since the
+        Prints one line with the address. Anybody who opens that address may see everything and act for the operator, since the
         key in it proves that they have read this line; without the key there is the public face. Works with the node up or
         down, and also serves /healthz, /readyz and /metrics.
         """

@@ -36,7 +36,7 @@ def end_quietly() -> None:
 
 
 def _replace(before: object, after: object) -> None:
-    # Whoever started us with interrupts ignored, as a shell's background does, keeps them ignored.
+    # A parent that started us with interrupts ignored, as a shell's background does, keeps them ignored.
     if signal.getsignal(signal.SIGINT) is before:
         signal.signal(signal.SIGINT, after)  # type: ignore[arg-type]
 

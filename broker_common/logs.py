@@ -2,7 +2,7 @@
 
 No line holds a pseudonym, a criterion, a count or an answer: callers log codes, names of calls and ids, never contents.
 
-Whoever is refused thousands of times a minute must not fill the disk with it: of refusals of one kind so many a minute have
+Thousands of refusals a minute must not fill the disk: of refusals of one kind so many a minute have
 lines, and the first line of the next minute says how many had none. The metrics count every one.
 """
 
@@ -73,7 +73,7 @@ def log_as(form: LogFormat, stream: TextIO | None = None) -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             last,
         ],
-        # Standard error as it is when a line is written: whoever runs us may have put another one in its place.
+        # Standard error as it is when a line is written: our caller may have put another one in its place.
         logger_factory=lambda *_: structlog.PrintLogger(log_stream()),
         # Loggers are made when modules are imported, before a serving node says how it wants its log.
         cache_logger_on_first_use=False,

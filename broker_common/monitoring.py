@@ -1,4 +1,4 @@
-"""What a serving node counts of itself, for the tools of whoever is on call: names in Prometheus's form, low in cardinality.
+"""What a serving node counts of itself, for the tools of the operator on call: names in Prometheus's form, low in cardinality.
 
 A node writes its figures into `monitor.prom` in its home every second. Its dashboard, which is a process of its own, reads
 the file: it adds what the log says and serves both as `/metrics`. A file that is no longer written is how a dead or stuck

@@ -1,4 +1,4 @@
-"""How long the stages of one query take, for whoever tunes a node. Nothing is measured unless its operator asks for it.
+"""How long the stages of one query take, for the operator who tunes a node. Nothing is measured unless its operator asks for it.
 
     with recording(report):              around one query
         with stage("lookup"): ...        wherever something of it is done, in whichever thread

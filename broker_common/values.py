@@ -22,7 +22,7 @@ Linkage: TypeAlias = Literal["complementary", "household", "nominative"]
 
 
 class Clock(Protocol):
-    """Wall-clock time in milliseconds since 1970, UTC. It may jump; whoever needs order keeps a floor."""
+    """Wall-clock time in milliseconds since 1970, UTC. It may jump; code that needs order keeps a floor."""
 
     def __call__(self) -> int: ...
 
@@ -65,7 +65,7 @@ class NoisyCounts:
 
     @property
     def padded(self) -> tuple[int, ...]:
-        """The same numbers, and zeros up to the most that an answer has: whoever counts bytes learns no number of cells."""
+        """The same numbers, and zeros up to the most that an answer has: the number of bytes does not tell the number of cells."""
         return self.values + (0,) * (MOST_CELLS - len(self.values))
 
 

@@ -312,7 +312,7 @@ def _roster_text(roster: KeptRoster, is_in_force: bool) -> str:
 @commands.command()
 @home_option
 @json_option
-# No reason is asked of whoever must stop it at once.
+# An operator who must stop it at once is asked for no reason.
 @click.option("--reason", default=texts.NO_REASON, show_default=True, help=texts.REASON_HELP)
 def shutdown(home: Path, as_json: bool, reason: str) -> None:
     """Stop answering, durably, until it is reopened.

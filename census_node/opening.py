@@ -190,7 +190,7 @@ class CensusHome(AgencyHome[CensusState]):
             linkage = self.linkage_keys.chain_for_load(in_force, dictionary.id_form)
             plan = plan_for(self.home.path, source, id_columns(dictionary), dictionary)
             if before:
-                # SECURITY: whoever could change the numbers of subjects could let charges fall on others.
+                # SECURITY: somebody who could change the numbers of subjects could let charges fall on others.
                 self.loads.verify(journal, before, commitments)
                 names = Names.read(self.loads.file(before), before)
             else:

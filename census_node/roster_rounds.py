@@ -158,7 +158,7 @@ class RosterRounds:
     async def _take(self, admitted: AdmittedRoster, requests: Requests) -> None:
         begun: list[RosterReception] = []
         try:
-            # In a list, so that whoever is cancelled meanwhile still knows what to erase.
+            # In a list, so that a cancelled call still knows what to erase.
             await self._in(self._receiver, lambda: begun.append(self._rosters.begin(admitted)))
             (reception,) = begun
             async for request in requests:
@@ -218,7 +218,7 @@ class RosterRounds:
         self._switched.tell()
 
     async def _in(self, threads: ThreadPoolExecutor | None, work: Callable[..., ResultT], *args: object) -> ResultT:
-        """What `work` gives; whoever is cancelled waits until it is done, because it uses what is closed next."""
+        """What `work` gives; a cancelled caller waits until it is done, because it uses what is closed next."""
         doing = asyncio.get_running_loop().run_in_executor(threads, partial(work, *args))
         try:
             return await asyncio.shield(doing)

@@ -51,7 +51,7 @@ _MOST_RELEASES = 64
 
 
 class _Call:
-    """Whoever asked for one query, and what they are told: the charge, then the release, or what ended it."""
+    """The callers of one query, and what they are told: the charge, then the release, or what ended it."""
 
     def __init__(self, on_outcome: Callable[[], object]) -> None:
         """`on_outcome` is called when the sample has had its outcome; once more does no harm."""
@@ -110,11 +110,11 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         self._batch: asyncio.Future[None] | None = None
         # Tasks are held here because the event loop itself holds them weakly.
         self._queries: set[asyncio.Task[None]] = set()
-        # Whoever waits for an answer waits for its release, and not for anybody else's: many wait at once.
+        # Each caller waits for the release of its own answer: many wait at once.
         self._out = NewsOf()
         node.on_out(self._out.tell)
         stop.on_stop(self._out.tell_all)
-        # Whoever waits for a noise slot waits for the next cosignature, whatever it covers, and looks again.
+        # A caller without a noise slot waits for the next cosignature, whatever it covers, and looks again.
         self._cosigned = News()
         node.publication.on_news(self._cosigned.tell)
         stop.on_stop(self._cosigned.tell)
@@ -178,7 +178,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         self, request: census_service_pb2.QuoteRequest, context: Context
     ) -> census_service_pb2.QuoteResponse:
         del context
-        # Before anything is looked up: whoever asks too often makes no work.
+        # Before anything is looked up: a researcher who asks too often makes no work.
         self._quote_rate.take(caller().name)
         return await self._quoted(request, caller().name)
 

@@ -126,7 +126,7 @@ def up(directory: Path) -> int:
     """Run the nodes of DIRECTORY as separate processes until Ctrl-C or SIGTERM."""
 
     async def run() -> None:
-        # Before the first node is ready: whoever reads that may stop us at once.
+        # Before the first node is ready: a reader of that line may stop us at once.
         told = told_to_stop()
         async with Nodes(directory, say=click.echo):
             await told.wait()

@@ -73,7 +73,7 @@ def fill(filling: Filling, report: Report) -> None:
 
 
 class _Together:
-    """Both agencies' progress as one line: that of whoever is behind."""
+    """Both agencies' progress as one line: that of the slower one."""
 
     def __init__(self, report: Report) -> None:
         self._report = report

@@ -54,7 +54,7 @@ class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     # Each holds a sample of one bit for each declared place: 2 MB for 16 million, twice as much while it is sent. Cohorts are drawn
     # one after the other, within `forward_delay_ms` of the policy unless so many come at once that some leave at a later tick.
     max_queries: Annotated[int, Meta(ge=1, le=1024)] = 16
-    # Questions that may wait in line; beyond them whoever has one in line is told to come back (BUSY).
+    # Questions that may wait in line; beyond them a researcher who has one in line is told to come back (BUSY).
     max_waiting: Annotated[int, Meta(ge=1, le=1_000_000)] = 1024
     # The same for the questions of one researcher. With `max_queries` below the policy's `open_quotes`, or waiting costs quotes.
     max_waiting_each: Annotated[int, Meta(ge=1, le=1_000_000)] = 32

@@ -1,9 +1,9 @@
 """The line in which accepted questions wait: who is next, and how many may wait.
 
-Researchers take turns: of whoever waits, the one who was served longest ago is next, with their oldest question. However many
+Researchers take turns: the waiting researcher who was served longest ago is next, with their oldest question. However many
 questions somebody has here, somebody else's single one waits for one of them at most.
 
-A *place* is given to whoever is next, and given back when the answer is out.
+The next one gets a *place*, and gives it back when the answer is out.
 
 SECURITY: when a question's turn comes follows from when questions came, and from when others were told their answers: instants
 of the policy. That an agency is busy shows, what it is busy with does not. The same holds of being turned away: it depends on
@@ -76,7 +76,7 @@ class Line:
         return Spot(self, researcher)
 
     def refuse_if_full(self, researcher: str) -> None:
-        """Return only if one more question may wait. Whoever has nothing waiting is let in: others cannot lock them out.
+        """Return only if one more question may wait. A researcher with nothing waiting is let in: others cannot lock them out.
 
         Raises:
             RefusedError: BUSY.

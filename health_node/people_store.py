@@ -257,7 +257,7 @@ class PeopleStore:
 
         A place is a row, since rows ascend by pseudonym and no two are alike; behind the last one all bits are zero. Where it is
         a household, it is marked if one of its members is. `narrow` takes marks out of a block of places; a block is a
-        multiple of 8. SECURITY: every place and every declared row of a table is looked at, whoever matches.
+        multiple of 8. SECURITY: every place and every declared row of a table is looked at, for any criteria.
         """
         predicate = compile_condition(condition, self.dictionary)
         columns: Mapping[str, Stored] = self._columns

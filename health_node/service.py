@@ -236,7 +236,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
     ) -> _Walk:
         """Start the walk of a ticket. It is known at once: two retries cannot walk twice."""
         walk = self._walks[ticket_hash] = _Walk()
-        # Before it is accepted: whoever sees another load in force, and no question of this one, sends that load's roster.
+        # Before it is accepted: a round that sees another load in force, and no question of this one, sends that load's roster.
         self._node.under_way.add(ticket_hash)
         task = asyncio.create_task(self._bring_to_end(ticket_hash, accept, walk, spot, policy, submitted_ms))
         self._tasks.add(task)
@@ -273,7 +273,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
             error = failure
             if failure.stops_node:
                 self._stop.stop(failure)
-        except Exception as failure:  # noqa: BLE001 - whoever watches gets INTERNAL, the operator the place
+        except Exception as failure:  # noqa: BLE001 - the watcher gets INTERNAL, the operator the place
             log_unforeseen(failure)
             error = InternalError("INTERNAL")
         finally:

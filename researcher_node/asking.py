@@ -5,7 +5,7 @@
 The text of the criteria stays on this machine: a typed tree travels, to the health node only. The census node sees a
 hiding commitment to it.
 
-An answer comes by one of two ways, and whoever waits watches both: our own store, where an inbox may have put it, and the
+An answer comes by one of two ways, and the caller watches both: our own store, where an inbox may have put it, and the
 census node. Neither hides what the other one brings.
 """
 
@@ -685,7 +685,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         raise PeerUnavailableError("ANSWER_PENDING", query=query)
 
     async def _arrival(self, query: str) -> None:
-        """Return when the answer is in our own store, whoever put it there."""
+        """Return when the answer is in our own store; an inbox may have put it there."""
         pause = _LOOK_SECONDS
         while self._answers.get(query).state != "answered":
             # No event comes from another process.
@@ -762,7 +762,7 @@ async def _beside(work: Coroutine[Any, Any, ResultT]) -> AsyncIterator[asyncio.T
         task.cancel()
         await asyncio.wait({task})
         if not task.cancelled():
-            # Marks an error as seen: whoever wanted it has it.
+            # Marks an error as seen: its caller has it.
             task.exception()
 
 

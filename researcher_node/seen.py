@@ -1,7 +1,7 @@
 """The newest checkpoint of the census log that was verified here: `census.checkpoint` in the home, a signed note as it came.
 
-A log that shows one past today and another one next month is found out by whoever remembers. The file is replaced only by a
-checkpoint that was proved to go on from it; whoever contradicts it leaves it as it is. Removing it forgets what was seen.
+A log that shows one past today and another one next month is found out by a researcher who remembers. The file is replaced only by a
+checkpoint that was proved to go on from it; one that contradicts it leaves it as it is. Removing it forgets what was seen.
 """
 
 from __future__ import annotations

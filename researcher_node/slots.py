@@ -3,7 +3,7 @@
 A census node that could choose a slot's secret after it has seen the ticket could draw until it likes the noise. So the
 researcher signs for a slot only if its commitment stands in the census log under a checkpoint that the health agency has
 cosigned; the signed ticket then carries slot, commitment and checkpoint, byte for byte. Whether a later entry has declared
-the slot void, or a charge used it, only the census node and whoever replays the log can tell: such a ticket is refused and
+the slot void, or a charge used it, only the census node and a replay of the log can tell: such a ticket is refused and
 charges nothing.
 """
 

@@ -193,7 +193,7 @@ NOT_TAKEN = (
 )
 SUBMITTED = "{query}: submitted again, and the health node has taken it. Collect its answer in a moment."
 NOT_SUBMITTED = "{query}: its answer is not out, and it could not be submitted again. {problem}"
-# A refusal is heard from the health node alone, by whoever submits again.
+# The health node alone tells of a refusal, when the question is submitted again.
 NOT_OUT = "{query}: its answer is not out. 'ask --again {query}' says what has become of the question."
 NONE_ASKED = "Nothing has been asked yet."
 NONE_SUCH = "No stored question matches."

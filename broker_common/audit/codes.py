@@ -1,4 +1,4 @@
-"""Every code that a problem can have, with what it means. Whoever reads a report, or writes another verifier, reads this.
+"""Every code that a problem can have, with what it means. Readers of a report, and authors of another verifier, read this.
 
 A code never changes its meaning. `RULES` are those of the logs themselves, which nodes keep as well. `ON_SITE` takes the private stores.
 """

@@ -4,7 +4,7 @@
     trust/*.card    a card of each party, as its owner handed it over; fingerprints were compared by people
     seen/ROLE       the newest checkpoint of each log that an audit has verified
 
-SECURITY: `seen/` is what makes a second audit more than the first one again. Whoever shows this auditor two histories, or an
+SECURITY: `seen/` is what makes a second audit more than the first one again. A party that shows this auditor two histories, or an
 older one, has to have signed both. Keep it, and compare it with other auditors.
 """
 

@@ -187,7 +187,7 @@ class LogAudit(Generic[StateT]):
             since = self._since(parse_checkpoint(note))
         except ValueError as error:
             raise NoteError("CHECKPOINT_MALFORMED", str(error)) from error
-        # SECURITY: by agency. Whoever may register a peer can give it the name that another one cosigns under.
+        # SECURITY: by agency. A party that may register a peer can give it the name that another one cosigns under.
         witnesses = self.parties.witnesses(since) if witness is None else {cosigned_by or ANYBODY: witness}
         one_of: set[str] | None = None
         if cosigned_by is not None:

@@ -142,7 +142,7 @@ class LogFiles:
 
     def _find_strangers(self, others: Callable[[str], bool]) -> None:
         found = list(self._part.names())
-        # Whoever makes up a size must not have us list its tiles; then there is no saying which of them belong.
+        # A made-up size must not have us list its tiles; then there is no saying which of them belong.
         size = self.checkpoint.size if self.checkpoint else 0
         is_plausible = 0 < size <= TILE_WIDTH * len(found)
         known = {CHECKPOINT_PATH, COSIGNED, WITNESSED, *(tile_paths(size) if is_plausible else ())}

@@ -1,7 +1,7 @@
 """Query by query, and roster by roster: do the census log and the health log say the same, and did every answer go out?
 
 What one of them does not say is a problem only if it was handed in late enough to say it. That is decided without clocks: the
-health agency logs a submission before it sends a sample, so that whoever shows a census checkpoint of n entries must
+health agency logs a submission before it sends a sample, so that an agency that shows a census checkpoint of n entries must
 know every charge before entry n; and the same the other way round. What is newer is pending.
 """
 
@@ -51,7 +51,7 @@ class Reconciling:
                 self._implied.take(ticket, charged)
             else:
                 self._others[charged.charge.health] += 1
-            # SECURITY: what a ticket's own agency says of it counts, whomever the charge names.
+            # SECURITY: the word of the ticket's own agency counts, even if the charge names another.
             if self._health is not None and (is_theirs or ticket in self._health.audit.state.tickets):
                 self._compare_sample(self._health, ticket, charged)
         report(1, 1)

@@ -142,7 +142,7 @@ class SpilledMapping(MutableMapping[str, ValueT], Generic[ValueT]):
         self._kept: dict[str, ValueT] = {}
         self._size = 0
         db.execute(f"create table {table} (place integer primary key, name text unique, value blob)")
-        # The table's name is ours. Whoever is put there again keeps its place.
+        # The table's name is ours. A name that is put there again keeps its place.
         self._select = f"select value from {table} where name = ?"  # noqa: S608 - our own table
         self._upsert = (
             f"insert into {table} (name, value) values (?, ?) "  # noqa: S608 - our own table

@@ -278,7 +278,7 @@ def _parse_key(card: Card, key: CardKey) -> PublicKey:
     if key.purpose == TLS:
         public = PeerCertificate.parse_pem(key.key.encode())
         if public.identity != card.identity:
-            # SECURITY: whoever hands in a certificate chooses what it says.
+            # SECURITY: the party that hands in a certificate chooses its contents.
             raise ValueError("its certificate names somebody else")
         spelled = public.pem.decode("ascii")
     elif key.purpose == SAMPLE:

@@ -1,6 +1,6 @@
 """TLS certificates: ECDSA P-256, self-signed, pinned by the peers that were told of them.
 
-There is no certificate authority, because whoever ran it could pose as anyone: a census agency that signed the health
+There is no certificate authority, because its operator could pose as anyone: a census agency that signed the health
 node's certificate could read criteria. A node recognises exactly the certificates on the cards it knows (DECISIONS 4, 32).
 Who somebody is stands in the certificate's URI SAN, `tripartite://ORGANISATION/ROLE/NAME`; which server a client
 expects stands in the DNS SAN, `ROLE.tripartite.internal`.

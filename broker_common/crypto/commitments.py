@@ -22,7 +22,7 @@ _LENGTH_BYTES = 8
 
 
 class SlotSecret(Secret):
-    """What the noise of one slot's answer comes from: whoever has it before the answer is out can take the noise off."""
+    """The secret behind the noise of one slot's answer: known before the answer is out, it takes the noise off."""
 
     def __init__(self, secret: bytes) -> None:
         super().__init__(secret, exact_bytes=SALT_BYTES)
@@ -64,7 +64,7 @@ def commit_load(salt: bytes, content_hash: bytes) -> bytes:
 def hash_subjects(salt: bytes, kind: bytes, subject_ids: Iterable[str]) -> bytes:
     """By what a load remembers persons or households whose ids it does not keep: 16 bytes each, one after the other.
 
-    At 2^27 subjects two of them collide with probability below 2^-74. Whoever holds the salt can try ids.
+    At 2^27 subjects two of them collide with probability below 2^-74. A holder of the salt can try ids.
     """
     # The common beginning is hashed once.
     begun = _begin(b"tripartite/subject/v1\0", salt, kind).copy

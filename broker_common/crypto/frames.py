@@ -22,7 +22,7 @@ _U32_MAX = 2**32 - 1
 
 
 class FrameSealer:
-    """Seals frames under a fresh key; `frame_key` is for whoever may open them, and for nobody else."""
+    """Seals frames under a fresh key; `frame_key` is only for those who may open them."""
 
     def __init__(self, randomness: Randomness) -> None:
         self.frame_key = randomness(FRAME_KEY_BYTES)
@@ -89,7 +89,7 @@ def verify_ascending(people: npt.NDArray[np.uint8], previous: bytes) -> bytes:
         return previous
     halves = people.view(">u8").astype(np.uint64)
     high, low = halves[:, 0], halves[:, 1]
-    # Two of a million distinct random pseudonyms hardly ever share a first half; whoever sends others costs themselves time.
+    # Two of a million distinct random pseudonyms hardly ever share a first half; a sender of others loses time itself.
     above = high[1:] > high[:-1]
     ascending = bool(above.all()) or bool((above | ((high[1:] == high[:-1]) & (low[1:] > low[:-1]))).all())
     first: bytes = people[0].tobytes()

@@ -5,7 +5,7 @@ probability below 2^-80. Before the id of any form but Ontario's stand a domain 
 domain and pseudonym before), cut to 16 bytes, so that a person keeps one name through all stores and charges, known to
 the census or not. The keys in their order are a chain; a card goes through all of them.
 
-Both agencies hold the chain; it never reaches the researcher, nor the wire. Whoever holds all of it can turn pseudonyms
+Both agencies hold the chain; it never reaches the researcher, nor the wire. A holder of all of it can turn pseudonyms
 back into cards by trying all cards, so pseudonyms are no anonymisation (SECURITY.md).
 """
 

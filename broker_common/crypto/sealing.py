@@ -124,7 +124,7 @@ class OpeningKey(Secret):
 
 
 def open_with_any(keys: Sequence[OpeningKey], sealed: bytes, info: bytes, *, subject: str) -> bytes:
-    """The plaintext, whichever of these keys it was sealed to.
+    """The plaintext of what was sealed to any of these keys.
 
     Raises:
         InvalidRequestError: SEALED_WRONGLY.

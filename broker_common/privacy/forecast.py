@@ -4,7 +4,7 @@ It assumes that questions go on like the past ones: at the usual scale, and abou
 person who stands at the share in question was in k of the past answers (counted in prices of the usual scale) and has
 room for h more; how long those h take is a beta-negative-binomial variable, from the Jeffreys prior. One person, because
 people who are charged most share their cohorts: what happens to one happens to many, so that their number makes nothing
-surer. Whoever was charged most was so by chance as well: the forecast errs on the early side. A household pays for each of
+surer. The person charged most was so by chance as well: the forecast errs on the early side. A household pays for each of
 its people in a sample: charged more than all answers cost, it is taken to pay for that many people each time.
 
 Invariants. A forecast decides nothing; floats serve. Where there is too little to go by, there is none.

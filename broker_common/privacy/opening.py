@@ -3,7 +3,7 @@
     {"counts":[41],"format":3,"load":"...","secret":"...","slot":7,"ticket":"..."}
 
 The noise of an answer is a function of the slot's secret and of what the charge says: ticket, set commitment and scale. The
-log has committed to all of it before anybody could know the counts. Whoever opens one learns exact counts and nobody's name: the
+log has committed to all of it before anybody could know the counts. Its reader learns exact counts and nobody's name: the
 holder of the oversight key is trusted with that, and says so to the census agency. Every opening has one length, whatever it counts.
 """
 
@@ -80,7 +80,7 @@ class Opening(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 def make_opening(exact: ExactCounts, slot_secret: SlotSecret, *, ticket: str, slot: int, load: str) -> Opening:
     """The opening of one answer."""
-    # SECURITY: both revealed to whoever holds the oversight key, and to nobody else: they leave this machine sealed.
+    # SECURITY: both revealed to the holder of the oversight key, and to nobody else: they leave this machine sealed.
     secret, counts = slot_secret.expose().hex(), exact.reveal_to_mechanism()
     return Opening(ticket=ticket, slot=slot, secret=secret, counts=counts, load=load)
 

@@ -1,7 +1,7 @@
 """The census agency's rules: one canonical JSON document, named by its hash, signed by the agency.
 
 A policy says how much may be learned (`max_belief`), how that is accounted, which scales may be asked for, and the
-fixed times that make timing say nothing. Whoever holds the hash knows exactly which rules an answer was given under.
+fixed times that make timing say nothing. The hash says exactly which rules an answer was given under.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ class BeliefReport:
     typical_now: Typical | None
     typical_limit: Typical | None
     bands: tuple[Band, ...]
-    # Where whoever was charged most stands: 0 at 1/2, then the bands, then above the limit.
+    # The place of the person who was charged most: 0 at 1/2, then the bands, then above the limit.
     worst_place: int
     # None where strict accounting has charged everybody alike from the start.
     spread: Spread | None

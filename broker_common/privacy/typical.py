@@ -6,7 +6,7 @@ nothing between: noise that is an integer has no other likelihood ratio. It is r
 q = e**(-1/scale). Where `members` of one household share what is asked for, the ratio takes members+1 values from
 -members/scale to members/scale; many members at a scale as much larger approach noise that is not an integer.
 
-Figures are for a prior of 1/2 and for belief in what is true, whichever that is: both worlds are mirror images.
+Figures are for a prior of 1/2 and for belief in the truth, in either world: both worlds are mirror images.
 
 Invariants. Every figure is a bracket that holds the exact one. Where scales share no lattice that is small enough, all
 evidence is rounded down for the lower end and up for the upper end, which every figure here follows. Probabilities are
@@ -14,7 +14,7 @@ floats: sums and products of numbers that are not negative, each of which errs b
 bracket is widened by the sum of those parts. Nothing is decided on them.
 
 Left to others: the ceiling beside which this is shown. No promise is made of the typical case: it is an average over the
-noise, and whoever is unlucky is protected by the ceiling alone.
+noise, and an unlucky person is protected by the ceiling alone.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class _Search:
         return not any(self._implies(each, other) for each, other in itertools.product(had, missed))
 
     def _implies(self, one: Happened, other: Happened) -> bool:
-        """Whether whoever has had the one has had the other, as far as is known here."""
+        """Whether everybody who has had the one has had the other, as far as is known here."""
         if one.events != other.events or one.at_least < other.at_least:
             return False
         if other.where is None or one.where == other.where:

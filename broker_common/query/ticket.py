@@ -38,7 +38,7 @@ class Researcher:
 class VerifiedTicket:
     """A ticket whose signature, form and project hold. Whether it is still good is asked by the other methods.
 
-    A ticket that was charged is good for ever: whoever brings it again gets the same answer, whatever has expired or
+    A ticket that was charged is good for ever: brought again, it gets the same answer, whatever has expired or
     changed meanwhile.
     """
 
@@ -54,7 +54,7 @@ class VerifiedTicket:
         return self.body.query_id
 
     def verify_fresh(self, now_ms: int) -> None:
-        """Raise TICKET_EXPIRED unless the ticket is within its lifetime, by the clock of whoever gave the quote."""
+        """Raise TICKET_EXPIRED unless the ticket is within its lifetime, by the clock that gave the quote."""
         self.verify_unexpired(now_ms)
         if self.body.expires_ms > now_ms + MAX_LIFETIME_MS:
             raise InvalidRequestError("TICKET_EXPIRED")

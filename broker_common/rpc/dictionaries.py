@@ -1,4 +1,4 @@
-"""Dictionaries on the wire: the agency's signed word first, then the document in parts. Whoever has it already is told so."""
+"""Dictionaries on the wire: the agency's signed word first, then the document in parts. A peer that has it already is told so."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Waiting in an event loop for something that threads bring about.
 
-Whoever waits takes `next` first, then looks, then waits for what it took: what happens between look and wait is not missed.
+A waiter takes `next` first, then looks, then waits for what it took: what happens between look and wait is not missed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class News:
 
 
 class NewsOf:
-    """The same for whoever waits for something that has a name: nobody wakes for others' news. Made in the loop it serves."""
+    """The same for things that have names: a waiter wakes for its own news alone. Made in the loop it serves."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -42,7 +42,7 @@ _GRACE_SECONDS = 5.0
 # Calls of one connection at the same time; a client's others wait on its side. Above what one researcher or agency needs.
 MAX_STREAMS = 256
 # Calls that have come and wait to be taken up, of as many connections as one researcher may reasonably have. Beyond it, a thousand
-# as gRPC has it, the library drops any of them by chance, and so also those of whoever floods nobody.
+# as gRPC has it, the library drops any of them by chance, and so also those of a peer that floods nobody.
 _MAX_PENDING = 64 * MAX_STREAMS
 # Connections at the same time, of everybody, handshakes included; fewer where descriptors are scarce.
 _MAX_CONNECTIONS = 4096
@@ -58,7 +58,7 @@ _CARD_SERVICE = "tripartite.v1.CardService"
 
 
 def most_connections() -> int:
-    """How many connections may be open at once: whoever connects how often, half the descriptors are left for the stores."""
+    """How many connections may be open at once: however many connect, half the descriptors are left for the stores."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MAX_CONNECTIONS if descriptors == resource.RLIM_INFINITY else min(_MAX_CONNECTIONS, descriptors // 2)
 
@@ -86,7 +86,7 @@ class StopSignal:
             tell()
 
     def on_stop(self, tell: Callable[[], object]) -> None:
-        """Call `tell` at the stop: whoever holds a call open ends it then, instead of having it cut off."""
+        """Call `tell` at the stop: a handler that holds a call open ends it then, instead of having it cut off."""
         self._listeners.append(tell)
 
     @property
@@ -113,7 +113,7 @@ class NodeServer:
     clock: Clock
     # Calls `peers` and gives what it gives, without holding up the loop.
     glance: Glance = asyncio.to_thread
-    # True: whoever may connect may also list the services and their messages.
+    # True: every peer that may connect may also list the services and their messages.
     reflection: bool = False
     # False for an inbox, which is told cards by the calls that it makes.
     exchanges_cards: bool = True
@@ -300,7 +300,7 @@ async def every(seconds: float, work: Callable[[], None]) -> None:
             # It uses what is closed next.
             await asyncio.wait({doing})
             if not doing.cancelled():
-                # Marks an error as seen: whoever has cancelled us is stopping for a reason of their own.
+                # Marks an error as seen: the caller that cancelled us is stopping for a reason of its own.
                 doing.exception()
 
 

@@ -261,7 +261,7 @@ class Home:
 
     @contextlib.contextmanager
     def noting_refused_load(self) -> Iterator[None]:
-        """Remember whether the load of the block came into force, for whoever watches the node."""
+        """Remember whether the load of the block came into force, for those who watch the node."""
         try:
             yield
         except Exception:

@@ -241,7 +241,7 @@ class Journal(Generic[StateT]):
         *args: ParametersT.args,
         **kwargs: ParametersT.kwargs,
     ) -> ResultT:
-        """The same for whoever waits in threads of their own; None: in those that everybody shares."""
+        """The same for callers that wait in threads of their own; None: in the shared ones."""
         if self._lock.acquire(blocking=False):
             try:
                 return look(*args, **kwargs)

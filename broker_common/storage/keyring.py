@@ -230,7 +230,7 @@ class Keyring:
         """Remove the keys whose time is over: a stolen disk must not open what was sealed to them.
 
         `log_ms` is the time that the home's log has come to, 0 where there is none. A clock that is ahead once must not end
-        the keys of log and card: whoever opens the log, or makes the next card, when it is set right needs them. Keys that
+        the keys of log and card: they are needed to open the log, or to make the next card, when it is set right. Keys that
         are not on this machine are left alone, and so are those that it may not change.
         """
         for purpose in self._references:

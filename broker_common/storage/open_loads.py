@@ -100,7 +100,7 @@ class OpenLoads(Generic[StoreStateT, StoreT]):
     def look_ahead(self) -> None:
         """Between questions: read the load in force and those that are coming, and let go of what nobody needs.
 
-        A failure is nobody's: it is said once, and whoever asks for that load is told.
+        A failure is nobody's: it is said once, and each caller who asks for that load is told.
         """
         try:
             in_force, commitments = self._in_force()
@@ -114,7 +114,7 @@ class OpenLoads(Generic[StoreStateT, StoreT]):
             self._warn("", error)
             return
         with self._lock:
-            # Whoever is still using one holds it.
+            # A caller that still uses one holds it.
             self._places = {load: place for load, place in self._places.items() if load in kept}
 
     def _in_force(self) -> tuple[str, dict[str, str]]:
@@ -146,7 +146,7 @@ class OpenLoads(Generic[StoreStateT, StoreT]):
     def _coming(self, commitments: Collection[str]) -> list[str]:
         """Loads that are written and may yet be put in force."""
         coming = [load for load in self._loads.written() if load not in commitments and load not in self._abandoned]
-        # Asked once of each: whoever begins to load just then finds the lock taken.
+        # Asked once of each: a load that begins just then finds the lock taken.
         if coming and not self._loads.is_loading():
             # In this order: what was put in force before its writer went stands in the log by now.
             with self._journal.reading() as state:

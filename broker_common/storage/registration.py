@@ -1,6 +1,6 @@
 """Registering and revoking peers, announcing one's own card: entries of an agency's log, made by its operator's commands.
 
-The log is the pointer here too: a node that is running obeys an entry at its next call, whichever process wrote it.
+The log is the pointer here too: a node that is running obeys an entry of any process at its next call.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ IDENTIFIER = re.compile(r"\A[a-z0-9][a-z0-9-]{0,62}\Z")
 Identifier = Annotated[str, Meta(pattern=IDENTIFIER.pattern)]
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _BETWEEN_DIGITS = re.compile(r"[\s:-]")
-# In-band, per peer and process. Whoever replaces every key at once needs ten.
+# In-band, per peer and process. A party that replaces every key at once needs ten.
 _MOST_CARDS = 20
 # Within so long.
 _CARDS_WITHIN_MS = 86_400_000
@@ -151,7 +151,7 @@ def register(
 def renew(journal: Journal[StateT], card: VerifiedCard) -> Registration:
     """Log a card that a known peer has sent, and that nobody on our side has looked at.
 
-    SECURITY: decided under the lock. Whoever was revoked a moment ago stays unknown, whatever was on its way.
+    SECURITY: decided under the lock. A peer that was revoked a moment ago stays unknown, whatever was on its way.
 
     Raises:
         InvalidRequestError: NOT_REGISTERED, CARD_OUTDATED, CARD_UNRELATED or WRONG_ORGANISATION.

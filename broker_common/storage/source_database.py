@@ -201,7 +201,7 @@ def _text(value: Any, wanted: Wanted) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Decimal):
-        # A fraction stays one, and is no whole number to whoever reads it.
+        # A fraction stays one, and nobody reads it as a whole number.
         return format(value.normalize() if value == value.to_integral_value() else value, "f")
     if isinstance(value, list | tuple):
         parts = [part if isinstance(part, str) else "" for part in value]

@@ -338,7 +338,7 @@ def _connection(table: _Table) -> str:
         return ""
     found = table.text("connection")
     kind, _, target = found.partition(":")
-    # SECURITY: a password that stands here would be read by whoever is shown this file.
+    # SECURITY: a password that stands here would be read by everybody who is shown this file.
     if kind not in {"env", "file"} or not target or "//" in target:
         table.wrong(
             "connection",

@@ -43,7 +43,7 @@ class WitnessStore:
     """One log's newest checkpoint in a folder on another disk or host.
 
     A log that is restored from a backup looks whole by itself: no checkpoint is shown to anybody before it stands here, and a log
-    that is older than, or beside, what stands here is not served. Whoever can write to the home and to this store can undo both.
+    that is older than, or beside, what stands here is not served. Somebody who can write to the home and to this store can undo both.
     """
 
     folder: Path
@@ -170,7 +170,7 @@ class Witnessing:
             raise InvalidRequestError("COSIGNED_AHEAD", witness=witness)
 
     def is_ours(self, note: str) -> bool:
-        """True when our log was once as the note says, whoever signed that.
+        """True when our log was once as the note says; its signatures do not matter.
 
         Raises:
             InvalidRequestError: MALFORMED_MESSAGE.

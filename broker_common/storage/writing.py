@@ -63,7 +63,7 @@ class Writer:
             with self._journal.transaction():
                 has_begun = True
                 results = [step() for step in steps]
-        except Exception as error:  # noqa: BLE001 - raised again for whoever waits
+        except Exception as error:  # noqa: BLE001 - raised again for the waiter
             is_of_all = not has_begun or (isinstance(error, BrokerError) and error.stops_node)
             if len(steps) == 1 or is_of_all:
                 return [(error, None)] * len(steps)

@@ -155,7 +155,7 @@ class CensusState(StoreState):
 
     @property
     def everyones_units(self) -> int:
-        """What everybody's charges come to under the policy in force, whoever was in whichever sample."""
+        """What everybody's charges come to under the policy in force, no matter who was in which sample."""
         return self.charged_units if self.policy is None else self.everyones_units_under(self.policy)
 
     def everyones_units_under(self, policy: Policy) -> int:
@@ -361,7 +361,7 @@ class CensusState(StoreState):
         self.quota.release(event.ticket, entry.time_ms)
 
     def _verify_covered(self, entry: Entry, note: str, index: int) -> None:
-        """The checkpoint is one of this log after the charge. Whoever has the tree checks its root and its signatures."""
+        """The checkpoint is one of this log after the charge. The holder of the tree checks its root and its signatures."""
         try:
             checkpoint, _ = parse_note(note)
         except InvalidRequestError as error:

@@ -149,7 +149,7 @@ def only_lines_of(note: str, log: NoteVerifier, *witnesses: CosignatureVerifier)
 def merge_cosignatures(notes: Sequence[str]) -> str:
     """One note with every signature line of several notes of the same checkpoint: each once, in the order of the notes.
 
-    No signature is verified; a line that does not hold makes the merged note refused by whoever knows its key.
+    No signature is verified; a line that does not hold makes everybody who knows its key refuse the merged note.
 
     Raises:
         InvalidRequestError: MALFORMED_MESSAGE: one is no note of a checkpoint, they differ, or there are too many lines.

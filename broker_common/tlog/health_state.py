@@ -109,7 +109,7 @@ class HealthState(StoreState):
                 self._refuse(entry, "OTHER_LOG")
 
     def _verify_refusal(self, entry: Entry, event: Refused, ticket: AcceptedTicket) -> None:
-        """A sample that was handed over is refused by a signed document about it. Whoever has the census log checks who signed."""
+        """A sample that was handed over is refused by a signed document about it. The holder of the census log checks who signed."""
         is_unsigned = event.refusal == event.signature == event.key_id == ""
         self._require(entry, is_unsigned == (ticket.manifest == ""), "REFUSAL_UNSIGNED")
         if not ticket.manifest:

@@ -1,7 +1,7 @@
 """What happened in a log, for people who read it: policies, orders, peers, loads and keys in order, and who used how much.
 
 Beside the fold of the state, entry by entry: `take` is called with the state after each entry. Nothing in it depends on
-anybody's records; everything is in the log for whoever holds it.
+anybody's records; everything is in the log for those who hold it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Who a node is and whom it knows: the part of every log's state that its `announced`, `registered` and `revoked` make.
 
-A peer is known by its organisation (an agency) or by its id (a researcher), one card at a time. Whoever is revoked is
+A peer is known by its organisation (an agency) or by its id (a researcher), one card at a time. A revoked peer is
 unknown from that entry on; registering again is an operator's act like the first time. The name of a log belongs to the
 party that had it first, for ever: checkpoints and cosignatures are known by it.
 """
@@ -162,7 +162,7 @@ def _is_successor(before: VerifiedCard, signed: SignedCard) -> bool:
 
 def _verify_subjects(card: VerifiedCard, others: list[VerifiedCard]) -> None:
     """TLS finds a trusted certificate by its subject: two with the same one would hide each other."""
-    # SECURITY: on one card as well. A node that is told of such a pair refuses every call, whoever makes it.
+    # SECURITY: on one card as well. A node that is told of such a pair refuses every call of everybody.
     taken = {certificate.subject for other in others for certificate in other.certificates(0)}
     for certificate in card.certificates(0):
         if certificate.subject in taken:

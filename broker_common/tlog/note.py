@@ -159,7 +159,7 @@ def parse_note(note: str) -> tuple[Checkpoint, tuple[Signature, ...]]:
 
 
 def parse_checkpoint(note: str) -> Checkpoint:
-    """The checkpoint of a well-formed note, whoever signed it; ValueError otherwise."""
+    """The checkpoint of a well-formed note, with any signatures; ValueError otherwise."""
     text, _ = _split(note)
     return Checkpoint.parse_text(text)
 

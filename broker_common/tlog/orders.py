@@ -2,7 +2,7 @@
 
 An order is one canonical JSON document: sorted keys, no white space, strings and integers only. It names the log and the
 number of the entry that carries it, so that it holds in one place of one log and nowhere else. The entry has signature
-and key id alone; whoever replays the log makes the document anew from the entry and what came before it.
+and key id alone; a replay makes the document anew from the entry and what came before it.
 """
 
 from __future__ import annotations

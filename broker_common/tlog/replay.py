@@ -143,7 +143,7 @@ class StoreState(LogState):
     """What both nodes' logs say of stores of people: which one is in force, its linkage chain, its dictionary, and its rosters.
 
     Invariants: a load is put in force once; one chain is in force at a time, is replaced only by a change of the linkage key that
-    names it, and never comes back. Pseudonyms of different chains name nobody in common, so that whoever compares two stores
+    names it, and never comes back. Pseudonyms of different chains name nobody in common, so that a reader who compares two stores
     compares the names of their chains first. The rosters of an agency have ascending numbers, and each comes from the chain in force.
     """
 

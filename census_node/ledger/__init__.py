@@ -6,5 +6,5 @@ steps       the history that the ledger is the fold of, in rows snapshots   its 
 samples     a sealed file each, from the charge on
 subjects    numbers of persons and households; what moves with cards; one list of names found in another
 columns     files of arrays
-passes      everybody of one load; who of a sample fits, who is charged, how many are counted: the same work whoever is in it
+passes      everybody of one load; who of a sample fits, who is charged, how many are counted: the same work for any sample
 """

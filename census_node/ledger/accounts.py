@@ -2,7 +2,7 @@
 
 A subject is whom a budget is for: a person of the census, or a household, as the policy says. Each person of a sample who
 fits is active, is counted and is charged once, however many of their cards are in it; with a budget for each household its
-people who are in the sample fit together, or none of them does. Whoever has no census record is charged nothing: no answer
+people who are in the sample fit together, or none of them does. People without a census record are charged nothing: no answer
 depends on them. Who does not fit is dropped. SECURITY: silently. Nobody outside the census agency sees a difference.
 
 Layout: a charge of 4 bytes for each number that was ever given, by number. The digest names the whole history, all of it salted;

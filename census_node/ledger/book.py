@@ -108,7 +108,7 @@ class LedgerBook:
         self._people = people
         self._passes = passes
         self._randomness = randomness
-        # Held while the ledger changes, and by whoever looks at what it is. Nobody takes the journal's while holding it.
+        # Held while the ledger changes, and while it is read. Nobody takes the journal's while holding it.
         self._lock = threading.Lock()
         self._compacting = threading.Lock()
         self._ledger = Ledger()
@@ -125,7 +125,7 @@ class LedgerBook:
     def decide(self, bits: Bits, cards: CardPlaces, people: People, room: Room | None) -> Decided:
         """Who of a sample is active; changes nothing. Without `room`, under strict accounting, everybody who is here.
 
-        SECURITY: whoever does not fit is dropped without a word, and the work is the same.
+        SECURITY: subjects that do not fit are dropped without a word, and the work is the same.
 
         Raises:
             RefusedError: BUSY, these are not the people of the load in force any more.
@@ -242,7 +242,7 @@ class LedgerBook:
     def charges(self) -> Charges | None:
         """What the ledger holds now; None where strict accounting has charged everybody alike from the start.
 
-        For whoever looks on while a node serves. SECURITY: nothing is held while files are read, or everybody would wait
+        For readers while a node serves. SECURITY: nothing is held while files are read, or everybody would wait
         for as long as there are samples; if the node has erased one meanwhile, there is a newer snapshot to begin from.
 
         Raises:

@@ -1,14 +1,14 @@
 """The desk's passes over everybody: who of a sample is here, who of them fits, the charge, and the count.
 
-    here    = sample[octet] & mask, the cards of one person OR-ed; the mask of whoever is not joined is 0
+    here    = sample[octet] & mask, the cards of one person OR-ed; the mask of an unlinked person is 0
     active  = here & (charged <= room)       household: here & (charged + members here * price <= most)
     charged += active * price                household: members active * price; once the charge is durable, not before
     counts  = for each cell: how many are active and have one of its values
 
 SECURITY: what is done follows from how many people, homes and cards there are and how many places are declared and taken, and
 from nothing else. No `where=`, no index list, no early exit, no sparse write: every pass reads and writes the same memory in the
-same order whoever is in the sample or dropped. The only reads that jump are of a few megabytes of bits, which stay in the cache;
-whoever is not linked is looked up at a place drawn among those that are taken, where the cards of others stand.
+same order for any sample and any drops. The only reads that jump are of a few megabytes of bits, which stay in the cache;
+an unlinked person is looked up at a place drawn among those that are taken, where the cards of others stand.
 
 Sets are packed bits, the most significant first: samples by place in the roster, everything else by person number. Passes go
 block by block over two threads, in buffers made once. One pass runs at a time: the desk does one thing at a time.
@@ -205,7 +205,7 @@ class Passes:
                 part = slice(start, min(start + block_size, further[block + 1]))
                 more = memory.more[: part.stop - part.start]
                 memory.look_for(sample, cards.further[part], more)
-                # These are the people who have several cards, whoever is in the sample.
+                # These are the people who have several cards, in any sample.
                 np.bitwise_or.at(marks, cards.further_persons[part] - np.uint32(first), more)
             here[_octets(first, len(marks))] = np.packbits(marks)
 
@@ -279,7 +279,7 @@ class PersonCharges:
         self._passes.sweep(fit_block, self._blocks)
 
     def charge(self, active: Bits, price: int) -> None:
-        # No charge wraps around: whoever is active fitted below a cap that 32 bits hold.
+        # No charge wraps around: every active subject fitted below a cap that 32 bits hold.
         units = np.uint32(price)
 
         def charge_block(memory: _Memory, block: int) -> None:
@@ -342,7 +342,7 @@ class HouseholdCharges:
         self._passes.sweep(fit_people, -(-len(people) // block_size))
 
     def charge(self, active: Bits, price: int) -> None:
-        # No charge wraps around: whoever is active fitted below a cap that 32 bits hold, with all of the household.
+        # No charge wraps around: every active person fitted below a cap that 32 bits hold, with all of the household.
         units = np.uint32(price)
 
         def charge_homes(memory: _Memory, block: int) -> None:
@@ -439,7 +439,7 @@ class People:
     def homes(self) -> Homes:
         """Everybody's household; made when it is first asked for, which takes a while."""
         numbers = np.arange(self.person_count, dtype=np.uint32)
-        # Whoever is not in the load lives somewhere, too: no sample holds them, and every pass goes over them.
+        # People who are not in the load live somewhere, too: no sample holds them, and every pass goes over them.
         of_person = numbers % np.uint32(max(self.household_count, 1))
         persons, households = self.members()
         of_person[persons] = households

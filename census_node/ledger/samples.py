@@ -1,4 +1,4 @@
-"""Samples from their charge on: one sealed file each, of one size whoever is in it, gone when nobody needs it any more.
+"""Samples from their charge on: one sealed file each, of one size for any sample, gone when nobody needs it any more.
 
 A file is written and flushed before the charge that names it. Its *reference*, name and key, stands in the rows of its charge: a row
 that forgets it forgets the sample, and the file that is left over says nothing. What it holds:
@@ -174,7 +174,7 @@ class SampleFolder:
             raise InternalError("SAMPLE_LOST") from error
 
     def wipe(self, reference: str) -> None:
-        """Remove a sample; nothing happens if it is gone. Whoever has forgotten the reference has erased it already."""
+        """Remove a sample; nothing happens if it is gone. To forget the reference is to erase it already."""
         try:
             self._file(reference.partition(":")[0]).unlink(missing_ok=True)
         except OSError as error:

@@ -3,8 +3,8 @@
 A subject's number is its place in the ledger. It is given at the load that first links a card to the subject, and never again
 to another one. It is known by a salted hash of the person_id or household_id, since ids themselves are kept nowhere; the
 salt is drawn at the first load. A card that is in no later load stays known with the subjects that it had last, so that
-whoever comes back under another id finds their charge. Of each person it stays known in which household they were last, so
-that whoever moves and has another card from the same day on does not leave the charge of their household behind. All of this
+a person who comes back under another id finds their charge. Of each person it stays known in which household they were last, so
+that a person who moves and gets another card on the same day does not leave the charge of their household behind. All of this
 stands in the file of each load, for the load after it; a serving node does not read it.
 
 Invariants: numbers only grow in count; the cards in force and the former ones are disjoint; a carry is a function of the
@@ -52,7 +52,7 @@ def find_ascending(wanted: tuple[Halves, Halves], high: Halves, low: Halves) -> 
     for start in range(0, len(wanted[0]), _MOST_AT_ONCE):
         part = slice(start, start + _MOST_AT_ONCE)
         first, second = wanted[0][part], wanted[1][part]
-        # Whoever shares a first half with the end of the piece before may stand there.
+        # A name that shares a first half with the end of the piece before may stand there.
         begin = int(np.searchsorted(high[:end], first[0]))
         end = begin + int(np.searchsorted(high[begin:], first[-1], side="right"))
         yield (slice(start, start + len(first)), *_find(first, second, high[begin:end], low[begin:end], begin))
@@ -164,7 +164,7 @@ def number_subjects(
     if len(known):
         high, low = _halves(known)
         order = ascending_order(high, low)
-        # They ascend: whoever gives them has put them in order.
+        # They ascend: the caller has put them in order.
         for part, places, found in find_ascending(_halves(names), high[order], low[order]):
             is_known[part] = found
             numbers[part][found] = order[places[found]]
@@ -287,7 +287,7 @@ class Known:
             return cls(Cards.of_columns(stored), Cards.of_columns(stored, "former_"), _stored_homes(stored))
 
     def former_after(self, now: Cards) -> Cards:
-        """The former cards once `now` is in force: whoever left is one, whoever came back is one no more."""
+        """The former cards once `now` is in force: a person who left has one, a person who came back has none."""
         parts = [part.without(now) for part in (self.cards, self.former)]
         return Cards(
             np.concatenate([part.high for part in parts]),
@@ -321,7 +321,7 @@ class Carry:
 
         Of the persons of one address the first stands for it: where there are several, nobody is charged but households.
 
-        SECURITY: of households, also for each person who was in another one when they were last seen, by whichever card.
+        SECURITY: of households, also for each person who was in another one when they were last seen, under any card.
         """
         known_before = now.persons < len(known.homes)
         homes_before = known.homes[now.persons[known_before]]

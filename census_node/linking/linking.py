@@ -139,7 +139,7 @@ class Linking:
         ):
             with replacing(self.to / name) as temporary, create_for_owner(temporary) as file:
                 file.write(content.encode())
-        # The last: whoever finds a new table finds its report.
+        # The table comes last: where it is new, its report is there.
         self._write_people(database, sources)
 
     def _write_people(self, database: Database, sources: Sources) -> None:

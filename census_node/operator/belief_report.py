@@ -2,7 +2,7 @@
 
 The numbers are made in `broker_common.privacy.report`; here they are read off the log and the ledger, named, and put into
 words. They stay inside the census agency: they depend on who was in samples, which is why the alert about people with
-nothing left is text for whoever sits at this machine, and in no log.
+nothing left is text for the operator at this machine, and in no log.
 """
 
 from __future__ import annotations
@@ -377,7 +377,7 @@ def bars_name(spread: Spread, policy: Policy, t: Language) -> str:
 
 
 def plot_text(report: BeliefReport, policy: Policy, t: Language) -> str:
-    """The plot in a sentence or two, for whoever does not see it."""
+    """The plot in a sentence or two, for readers who do not see it."""
     (now,) = (row.now_up for row in report.ceilings if row.prior == Fraction(1, 2))
     typical = report.typical_now
     if report.spread is None:

@@ -80,7 +80,7 @@ def adopt(
 
 
 def sign_again(journal: Journal[CensusState], key: SigningKey) -> None:
-    """Put the policy in force, whichever that is by then, in force again under another key."""
+    """Put the policy that is in force by then in force again under another key."""
     with journal.transaction() as transaction:
         policy, adopted = transaction.state.policy, transaction.state.adopted
         if policy is not None and adopted is not None and adopted.key_id != key.key_id:

@@ -2,7 +2,7 @@
 
 A proposal is signed once, where the policy key is, and adopted where the log is; in between it is a file that anybody may
 read and nobody can alter. Nothing is logged of it before it is adopted. What it would change is worked out here, from the
-policy in force and what has been charged, so that whoever signs sees what it means.
+policy in force and what has been charged, so that the signer sees what it means.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class ProposalFolder:
         if len(found) != 1:
             raise _invalid(named, "means several proposals" if found else "means no proposal", texts.PROPOSAL_NAMES)
         proposal, policy = _read(found[0], keys)
-        # SECURITY: whoever adopts by hash gets the policy of this hash, whatever was signed and put into its place.
+        # SECURITY: adopting by hash gives the policy of this hash, whatever was signed and put into its place.
         if policy.hash.hex() != found[0].stem:
             raise _invalid(str(found[0]), "holds another policy than its name says", texts.PROPOSAL_AGAIN)
         return proposal
@@ -175,7 +175,7 @@ class Consequences:
     """What adopting a policy now would mean."""
 
     changes: Sequence[Change]
-    # To everybody, whoever was in whichever sample.
+    # Charges to everybody, no matter who was in which sample.
     charged_units: int
     # Answers that would be left at the policy's usual scale; None under per-person accounting, where people differ.
     answers_left: int | None

@@ -4,7 +4,7 @@
     sample   4 shutdown, expiry, policy, release, dictionary, scale, question, slot   5 roster in force
              6 HPKE, exact length, padding zero, commitment   7 slot and price are held
 
-A ticket that was charged before needs the claim alone: it is good for ever, for its one answer, whoever has been revoked and whatever
+A ticket that was charged before needs the claim alone: it is good for ever, for its one answer, even if somebody was revoked, and whatever
 was replaced since. Nothing here looks anybody up in the census.
 """
 

@@ -122,7 +122,7 @@ def quotable_answers(
     """How many more answers at `scale` a researcher may be told of; at least one, and None under per-person accounting.
 
     SECURITY: told from the answers that are out, not from the charges. A charge shows at its answer's tick and not
-    before, or whoever keeps asking for quotes would see how long the work before it took.
+    before, or somebody who keeps asking for quotes would see how long the work before it took.
 
     Raises:
         RefusedError: SERVICE_SHUT_DOWN or BUDGET_EXHAUSTED.

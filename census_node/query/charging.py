@@ -76,7 +76,7 @@ class Keeping:
             room = room_for(state, price_of(sample))
         roster, bits = sample.roster, sample.bits
         with stage("deciding"):
-            # SECURITY: whoever does not fit is dropped without a word. From here on nothing depends on how many that are.
+            # SECURITY: subjects that do not fit are dropped without a word. From here on nothing depends on how many they are.
             people = self._people(roster.load)
             decided = self._book.decide(bits.bits, roster.cards, people, room)
         salt = self._randomness(SALT_BYTES)

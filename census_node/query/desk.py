@@ -3,7 +3,7 @@
     in line -> taken by a round -> done in the desk's own thread, then finished -> told, all of a round together, when the schedule says
 
 A round takes releases first, so that the order of the log's entries follows from what was in line when the round began. An exception
-is the outcome of whoever raised it. One that stops the node ends the desk: nothing is done after a write whose outcome is unknown.
+is the outcome of the work that raised it. One that stops the node ends the desk: nothing is done after a write whose outcome is unknown.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Desk:
         finally:
             self.stop()
             self._worker.shutdown(wait=False)
-            # SECURITY: also whoever was being worked on: told now, their outcomes would say how long the work took.
+            # SECURITY: also the work under way: told now, its outcome would say how long the work took.
             for place in self._places.values():
                 place.turn_away(_gone())
             self._places.clear()

@@ -135,7 +135,7 @@ class Parts(Generic[AttemptT, KeptT]):
 
 
 class Told(Protocol):
-    """Whoever asked, as far as anybody is still there."""
+    """The callers, as far as anybody is still there."""
 
     def charged(self, proof: Checkpointed) -> None: ...
 

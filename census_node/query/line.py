@@ -41,7 +41,7 @@ class Place(Generic[ResultT]):
         self.whole_ms = whole_ms
         self._work = work
         self._then = then
-        # Whoever measures stages of a query goes on measuring at the desk.
+        # The caller's measurement of stages goes on at the desk.
         self._context = copy_context()
         self._told: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
         # Nobody may be waiting any more.
@@ -61,7 +61,7 @@ class Place(Generic[ResultT]):
         """Do the work; its outcome stays here until it is told."""
         try:
             outcome = self._context.run(self._work, now)
-        except Exception as error:  # noqa: BLE001 - raised again for whoever waits
+        except Exception as error:  # noqa: BLE001 - raised again for the waiter
             self._fail(error)
         else:
             self._leave = partial(self._told.set_result, outcome)
@@ -90,7 +90,7 @@ class Place(Generic[ResultT]):
             self._leave()
 
     def turn_away(self, error: Exception) -> None:
-        """It will not be done, or whoever waits is not to hear of it."""
+        """It will not be done, or the waiter is not to hear of it."""
         self._told.set_exception(error)
 
 

@@ -59,7 +59,7 @@ class Publishing:
             await asyncio.wait([news])
 
     def hear(self) -> None:
-        """Look what has been cosigned, and tell whoever waits. Blocking."""
+        """Look what has been cosigned, and tell those who wait. Blocking."""
         witnesses = self._witnesses()
         with self._journal.reading() as state:
             sizes = {note.witness: note.size for note in CosignedNotes(self._journal.db).of(state.origin)}

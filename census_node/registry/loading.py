@@ -241,7 +241,7 @@ class _Incoming:
             contradicts |= column != column[first]
         says_nothing = repeats & ~has_card
         if self._links_households:
-            # Whoever has the address of their first row has it once.
+            # A person whose address is that of their first row has it once.
             says_nothing |= repeats & ~contradicts
         for rejected, reason in ((says_nothing, _REPEATS), (contradicts & has_card, _CONTRADICTS)):
             for line in lines[rejected].tolist():

@@ -2,7 +2,7 @@
 
 Cards ascend by pseudonym: `high` and `low` are its two halves, big-endian; `persons` and `households` are the numbers that the card's
 person and household keep (`subjects`). Language variables are by person number, one byte for each: the position of the value in
-the published list, or `NO_VALUE`, also for whoever is not in this load. All cards of one person have the same household.
+the published list, or `NO_VALUE`, also for people who are not in this load. All cards of one person have the same household.
 
 On disk a load is one file, written whole and never changed (`broker_common.storage.loads`). It also holds the meaning of the
 dictionary that its values were read under, and what the next load has to know of subjects. A serving node maps it: what stands in
@@ -93,7 +93,7 @@ class Registry:
 
     @property
     def cards(self) -> Cards:
-        """All cards. Whoever has read them all lets go of them."""
+        """All cards. Let go of them once they are read."""
         return self.mapped.cards
 
     def let_cards_go(self) -> None:
@@ -156,7 +156,7 @@ def loads_needed(journal: Journal[CensusState]) -> set[str]:
 
 
 class OpenRegistries:
-    """The registries of one journal, as whoever needs people of a load wants them."""
+    """The registries of one journal, for everybody who needs the people of a load."""
 
     def __init__(self, journal: Journal[CensusState], loads: LoadFolder) -> None:
         self.loads: OpenLoads[CensusState, Registry] = OpenLoads(

@@ -2,7 +2,7 @@
 
 Before anything was charged a whole other chain may take its place, with the registry read again from its source.
 
-Former cards step along: whoever comes back under the next key is known. The ledger goes by the numbers of persons and
+Former cards step along: a person who comes back under the next key is known. The ledger goes by the numbers of persons and
 households, which keep theirs: nothing of it changes.
 """
 

@@ -1,6 +1,6 @@
 """The courier: what becomes of released answers. Pushed to researchers who have an inbox, removed when they expire.
 
-A push is a courtesy. Whoever has no inbox, or a closed one, collects; the sealed answer waits either way. Answers for one
+A push is a courtesy. A researcher with no inbox, or a closed one, collects; the sealed answer waits either way. Answers for one
 researcher are pushed one after the other, oldest first; what fails is tried again with growing pauses, at once when
 another answer comes out or the inbox moves, and afresh when the node starts. Where inboxes are is asked at every push.
 
@@ -44,7 +44,7 @@ _FIRST_PAUSE_SECONDS = 1.0
 _MAX_PAUSE_SECONDS = 300.0
 # Also looks without being told: a pause or a retention may have ended, an inbox may have moved.
 _LOOK_SECONDS = 1.0
-# After a release: whoever is waiting for the answer on a call of theirs has it by then, and it need not be pushed.
+# After a release: a researcher who waits on a call has the answer by then, and it need not be pushed.
 _COLLECT_SECONDS = 0.05
 # After these, the inbox is silent: the next answer would only wait as long again.
 _NOBODY_THERE = frozenset({"PEER_UNAVAILABLE", "CERTIFICATE_EXPIRED"})

@@ -132,7 +132,7 @@ def verify_witnessed(journal: Journal[CensusState], store: WitnessStore) -> None
         seen, _ = parse_note(note)
     except InvalidRequestError as error:
         raise InternalError("ROLLED_BACK", witness=name, problem="what stands there is no checkpoint") from error
-    # Whoever signed it: what stands there was put there by this agency, and keys end.
+    # Its signer does not matter: this agency put it there, and keys end.
     if seen.origin != journal.state.origin:
         raise InternalError("ROLLED_BACK", witness=name, problem="what stands there is of another log")
     verify_own_log(journal, seen, name)

@@ -7,7 +7,7 @@
 3. Languages at work, of people of 15 years and more who work, given whether they are francophone or bilingual.
 4. Derived: francophone by the inclusive definition.
 
-Whoever's household did not get the form was not asked any of it. Invented: every number that is named as such below. What
+People whose household did not get the form were not asked any of it. Invented: every number that is named as such below. What
 remains free is solved for so that the provincial shares come out as published; those at work nearly so, since who works depends on age.
 """
 

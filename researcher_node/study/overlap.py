@@ -81,7 +81,7 @@ def _contradict(parts: Sequence[Condition], dictionary: Dictionary) -> bool:
 
 
 def _are_more(one: Happened, other: Happened) -> bool:
-    """Whether whoever has had the one has had the other."""
+    """Whether everybody who has had the one has had the other."""
     return one.events == other.events and other.where in (None, one.where) and one.at_least >= other.at_least
 
 

@@ -1,7 +1,7 @@
 """Which query answers which question of a study: `studies.db` in the researcher's home.
 
 A query id is written here before anything is quoted under it, and a ticket with that id stands in the store of answers before it
-leaves. So whoever finds an id here knows of every ticket that may have been charged for the question:
+leaves. So a reader who finds an id here knows of every ticket that may have been charged for the question:
 
     no ticket in the store      nothing was sent: the question may be prepared, under the same id
     a ticket without an answer  it is submitted again: one ticket, one charge

@@ -70,7 +70,7 @@ class Results:
 
     @property
     def charged(self) -> int:
-        """Units of all answers together, whoever was in them."""
+        """Units of all answers together, no matter who was in them."""
         return sum(standing.asked.charged or 0 for standing in self.standings if standing.asked is not None)
 
     @property

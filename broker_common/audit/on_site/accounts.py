@@ -1,7 +1,7 @@
 """What everybody was charged, worked out a second time for an audit on site: plain tables, and nothing of the node's ledger.
 
     charged     by number, what each subject was charged: persons, or households where budgets are theirs
-    names       ascending, the pseudonyms of whoever was in a sample, with whose each of them was last seen to be
+    names       ascending, the pseudonyms that were in a sample, each with the person it last belonged to
 
 The rules are DESIGN's, written down once more: every linked person of a sample is charged who still fits, once however many of
 their cards are in it; with a budget for each household its people in the sample are charged together, or none of them.
@@ -165,7 +165,7 @@ class Accounts:
     def see(self, persons: Numbers, households: Numbers, homes: Numbers) -> tuple[_Pairs, _Pairs]:
         """Every name is theirs from now on, and every person in this household, `NOBODY` who has left.
 
-        Gives the pairs (subject, subject before) that follow. A household follows its people too: by whichever card they go.
+        Gives the pairs (subject, subject before) that follow. A household follows its people too, under any of their cards.
         """
         count = min(len(homes), len(self.homes))
         people = _moved(persons, self.last_persons)

@@ -237,7 +237,7 @@ def _connected(home: Path) -> Iterator[sqlite3.Connection]:
             with _reading():
                 # The first read opens every file that there is to read.
                 connection.execute("select 1 from sqlite_master").fetchone()
-            # SECURITY: a copy goes now, not at the end. Whoever has it open reads on, and an audit that is killed leaves none.
+            # SECURITY: a copy goes now, not at the end. An open reader reads on, and an audit that is killed leaves none.
             temporary.cleanup()
             yield connection
 

@@ -1,4 +1,4 @@
-"""On site: what an audit asks of whoever can look into an agency's private stores, and what it takes back.
+"""On site: what an audit asks of somebody who can look into an agency's private stores, and what it takes back.
 
 The check is given the log as it was handed in and verified, and holds the stores against that, never against what a home says
 of itself. It writes nothing. No pseudonym, no count and no size of a sample gets into a finding.

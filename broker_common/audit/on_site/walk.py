@@ -402,7 +402,7 @@ class _Walk:
             self._problem("CHARGE_SKIPPED", event.entry)
         if (active & ~should).any():
             self._problem("PERSON_CAP_PASSED", event.entry)
-        # SECURITY: whoever was counted has been spent, whoever was left out should have been.
+        # SECURITY: those who were counted have been spent, those who were left out should have been.
         accounts.charge(should | active, homes, price=charge.units, subject=subject)
         if sample is None:
             # Nobody knows by which cards.
