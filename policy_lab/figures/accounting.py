@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from policy_lab.figures.policy import CAP, SCALE, Limit, limit_of, so_many_answe
 from policy_lab.figures.setting import Values, choice, whole, whole_of
 from policy_lab.figures.workloads import PEOPLE, WORKLOADS, Workload
 
-WORKLOAD = choice("workload", phrase("Stream of questions"), tuple((each.key, each.label) for each in WORKLOADS.values()))
+WORKLOAD = choice(
+    "workload", phrase("Stream of questions"), tuple((each.key, each.label) for each in WORKLOADS.values())
+)
 QUESTIONS = whole("questions", phrase("Questions"), 10, 2000, 400, step=10)
 SEED = whole("seed", phrase("Which made-up people and groups"), 1, 1000, 1)
 SETTINGS = (WORKLOAD, QUESTIONS, CAP, SCALE, SEED)
@@ -131,20 +133,27 @@ def _plot(course: Course, strict: int, questions: int) -> Lines:
             Line(phrase("per person: nothing left"), [(n, course.exhausted[n] / PEOPLE) for n in marks]),
             Line(
                 phrase("per person: left out of the count"),
-                [(after, course.left_out(before, after)) for before, after in zip(marks, marks[1:], strict=False)],
+                [(after, course.left_out(before, after)) for before, after in pairwise(marks)],
                 "dashes",
             ),
             Line(
                 phrase("strict: shut down"),
-                [(0, float(strict == 0)), (min(strict, questions), float(strict <= questions)), (questions, float(strict <= questions))],
-                "steps",
+                _shut_down(strict, questions),
             ),
         ],
     )
 
 
+def _shut_down(strict: int, questions: int) -> list[tuple[float, float]]:
+    """0 until the service shuts down, then 1."""
+    end = min(strict, questions)
+    return [(0, 0.0), (end, 0.0), *([(end, 1.0), (questions, 1.0)] if strict < questions else [])]
+
+
 def _table(course: Course, strict: int, questions: int) -> Table:
-    marks = sorted({*(mark for mark in _MARKS if mark < questions), questions, *([strict] if 0 < strict < questions else [])})
+    marks = sorted(
+        {*(mark for mark in _MARKS if mark < questions), questions, *([strict] if 0 < strict < questions else [])}
+    )
     return Table(
         "marks",
         phrase("Along the way"),
@@ -156,11 +165,19 @@ def _table(course: Course, strict: int, questions: int) -> Table:
             phrase("Left out since the row above, % of those asked about"),
         ),
         [
-            (after, min(after, strict), after, 100 * course.exhausted[after] / PEOPLE, 100 * course.left_out(before, after))
-            for before, after in zip([0, *marks], marks, strict=False)
+            (
+                after,
+                min(after, strict),
+                after,
+                100 * course.exhausted[after] / PEOPLE,
+                100 * course.left_out(before, after),
+            )
+            for before, after in pairwise([0, *marks])
         ],
         (0, 0, 0, 2, 2),
-        phrase("An answer is given under per-person accounting also when everybody in its group is left out: a refusal would tell."),
+        phrase(
+            "An answer is given under per-person accounting also when everybody in its group is left out: a refusal would tell."
+        ),
     )
 
 
@@ -192,7 +209,10 @@ _SPECIALIST: tuple[Block, ...] = (
             "its sample alone. Who is active is a function of samples, price, floor and cap, and of no language (lemma 1)."
         )
     ),
-    Formula("active(p) = [floor + L(p) + u <= cap];   L(p) := L(p) + u if active", phrase("the rule, for each person of a sample")),
+    Formula(
+        "active(p) = [floor + L(p) + u <= cap];   L(p) := L(p) + u if active",
+        phrase("the rule, for each person of a sample"),
+    ),
     Formula(
         "P(T|W)/P(T|W') <= e^(charged to x) <= param",
         phrase("what follows for two worlds that differ in x's language, whatever is asked"),

@@ -126,7 +126,7 @@ def _by_scale(limit: Limit, scale: int) -> Lines:
                 Line(
                     phrase("limit {cap:.0f}%", cap=float(100 * belief)),
                     [(each, limit_at(belief).answers(each)) for each in _spread(most) if each],
-                    "steps" if belief == limit.belief else "dashes",
+                    "line" if belief == limit.belief else "dashes",
                 )
                 for belief in limits
             ),
@@ -183,8 +183,8 @@ def _citizen(limit: Limit, scale: int) -> tuple[Block, ...]:
         ),
         Paragraph(
             phrase(
-                "That is why the agency sets a limit. With a limit of {cap:.0f}%, nobody can become surer than {cap:.0f}%, whatever they ask and "
-                "however clever they are: the service gives {answers} about you, and no more. More noise buys more answers, and each of them is "
+                "That is why the agency sets a limit. With a limit of {cap:.0f}%, nobody who begins at heads or tails becomes surer than {cap:.0f}%, "
+                "whatever they ask and however clever they are: the service gives {answers} about you, and no more. More noise buys more answers, and each of them is "
                 "less exact. There is no setting that gives everything.",
                 cap=float(100 * limit.belief),
                 answers=so_many_answers(limit.answers(scale)),

@@ -67,16 +67,18 @@ WORKLOADS = {
     each.key: each
     for each in (
         Workload(
+            "mixed",
+            phrase("groups of every size"),
+            phrase(
+                "Groups have from one person in 200 to every second one; small ones are as frequent as large ones, size by size."
+            ),
+            _mixed,
+        ),
+        Workload(
             "different",
             phrase("small groups, each time others"),
             phrase("Every question is about one person in a hundred, drawn anew."),
             _different,
-        ),
-        Workload(
-            "mixed",
-            phrase("groups of every size"),
-            phrase("Groups have from one person in 200 to every second one; small ones are as frequent as large ones, size by size."),
-            _mixed,
         ),
         Workload(
             "patients",
