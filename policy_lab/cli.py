@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import click
 
+from policy_lab.tables.commands import table
+
 
 @click.group()
 def lab() -> None:
     """Weigh a policy before an agency says yes: pages, evaluations of mechanisms, an assessment to print."""
+
+
+lab.add_command(table)

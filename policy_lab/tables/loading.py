@@ -1,0 +1,58 @@
+"""The cells that a question asks for, from its file: filtered, labelled, and cut to the bounds."""
+
+from __future__ import annotations
+
+from itertools import compress
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+
+from broker_common.errors import InvalidRequestError
+from broker_common.language import phrase
+from policy_lab.tables import texts
+from policy_lab.tables.cells import Cells, tabulated
+from policy_lab.tables.question import Question
+from policy_lab.tables.reading import Columns, read
+
+# More than anybody reads; a column of identifiers has more.
+_MOST_CELLS = 2500
+
+
+def cells_of(question: Question, path: Path) -> Cells:
+    """The table's cells.
+
+    Raises:
+        InvalidRequestError: FILE_UNUSABLE, INVALID_VALUE.
+    """
+    named = [question.rows, question.columns, question.value, *(column for column, _ in question.where)]
+    columns = read(path, list(dict.fromkeys(name for name in named if name)))
+    size = len(columns.places)
+    kept = np.ones(size, dtype=bool)
+    for column, value in question.where:
+        kept &= np.array([each == value for each in columns.labels(column)], dtype=bool)
+    if not kept.any():
+        _refuse(path, phrase(texts.NO_ROWS), phrase(texts.NO_ROWS_REMEDY))
+    values = columns.numbers(question.value)[kept] if question.value else np.zeros(int(kept.sum()))
+    cut = values if question.bounds is None else np.clip(values, *map(float, question.bounds))
+    rows, across = (_labels(columns, name, kept) for name in (question.rows, question.columns))
+    cells = len(set(rows or [""])) * len(set(across or [""]))
+    if cells > _MOST_CELLS:
+        _refuse(path, phrase(texts.TOO_MANY_CELLS, n=cells, most=_MOST_CELLS), phrase(texts.TOO_MANY_REMEDY))
+    return tabulated(
+        rows,
+        across,
+        cut,
+        names=(question.rows, question.columns),
+        outside=size - len(cut),
+        clamped=int((cut != values).sum()),
+        is_filtered=bool(question.where),
+    )
+
+
+def _labels(columns: Columns, name: str, kept: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> list[str] | None:
+    return list(compress(columns.labels(name), kept)) if name else None
+
+
+def _refuse(path: Path, problem: str, remedy: str) -> NoReturn:
+    raise InvalidRequestError("INVALID_VALUE", name=str(path), problem=problem, remedy=remedy)

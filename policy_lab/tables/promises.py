@@ -1,0 +1,117 @@
+"""What an answer promises, between which files, and to whom it does not apply."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+from broker_common.language import phrase
+from policy_lab.document.model import Block, Caution, Formula, Paragraph, Section
+from policy_lab.tables import texts
+from policy_lab.tables.cells import Cells, without_largest
+from policy_lab.tables.plan import Plan, change_of, outlier_epsilon
+from policy_lab.tables.question import Question
+from policy_lab.tables.release import Release
+
+# How many times the largest value of the file an outlier has who joins.
+_OUTLIER = 10
+
+
+def evaluated_promise(question: Question, plan: Plan, cells: Cells) -> Section:
+    """Of an evaluation, with figures of the data."""
+    noise = texts.FOR_EVALUATION if question.uniform is None else texts.BY_HAND
+    blocks = [
+        Paragraph(neighbours(plan)),
+        _promise(plan),
+        *(_bootstrap(plan, cells) if plan.rule == "bootstrap" else _laplace(plan)),
+        *_always(plan),
+        Caution(phrase(noise)),
+    ]
+    return _section(plan, blocks)
+
+
+def released_promise(release: Release) -> Section:
+    """Of a release: nothing in it is a value of the data but the noisy answers."""
+    plan = release.plan
+    refused = phrase(texts.REFUSAL, n=release.refused) if release.refused else phrase(texts.REFUSAL_NONE)
+    blocks = [
+        Paragraph(neighbours(plan)),
+        _promise(plan),
+        *(_bootstrap_released() if plan.rule == "bootstrap" else _laplace(plan)),
+        *_always(plan),
+        Caution(refused),
+        Paragraph(phrase(texts.FOR_RELEASE)),
+    ]
+    return _section(plan, blocks)
+
+
+def neighbours(plan: Plan) -> str:
+    """Between which files the promise holds."""
+    kind: str = plan.rule
+    if plan.method == "public-membership" and not plan.as_published:
+        kind += "-public"
+    elif kind == "laplace" and plan.statistic == "count":
+        kind += "-count"
+    return phrase(texts.NEIGHBOURS[kind])
+
+
+def _section(plan: Plan, blocks: Sequence[Block]) -> Section:
+    citizen = [Paragraph(phrase(texts.CITIZEN_LAPLACE if plan.rule == "laplace" else texts.CITIZEN_BOOTSTRAP))]
+    if plan.method == "public-membership":
+        citizen.append(Paragraph(phrase(texts.CITIZEN_PUBLIC)))
+    specialist = [Formula(texts.LIKELIHOOD, phrase(texts.LIKELIHOOD_WORDS))]
+    return Section("promise", texts.PROMISE, blocks, citizen=citizen, specialist=specialist)
+
+
+def _promise(plan: Plan) -> Block:
+    real = plan.real_epsilon
+    if real is None:
+        return Caution(phrase(texts.HOLDS_NOWHERE))
+    if real == 0:
+        return Caution(phrase(texts.NOTHING_TO_HIDE))
+    if plan.as_published:
+        words = phrase(texts.HOLDS_NOT, nominal=float(plan.epsilon), epsilon=float(real))
+        return Caution(words)
+    return Paragraph(phrase(texts.HOLDS, factor=math.exp(real), epsilon=float(real)))
+
+
+def _always(plan: Plan) -> Iterator[Block]:
+    if plan.method == "public-membership":
+        yield Caution(phrase(texts.HOLDS_IF_PUBLIC if plan.as_published else texts.MEMBERSHIP))
+    yield Caution(phrase(texts.PEOPLE))
+    yield Caution(phrase(texts.LABELS))
+    yield Caution(phrase(texts.AGAIN))
+
+
+def _laplace(plan: Plan) -> Iterator[Block]:
+    if plan.statistic != "count":
+        yield Paragraph(phrase(texts.CLAMPED))
+
+
+def _bootstrap(plan: Plan, cells: Cells) -> Iterator[Block]:
+    yield Caution(phrase(texts.NOT_PRIVATE))
+    yield Caution(phrase(texts.OUTSIDERS))
+    if plan.statistic == "count":
+        yield Caution(phrase(texts.SAME_MECHANISM))
+        return
+    joining = outlier_epsilon(plan.main, _OUTLIER * cells.largest)
+    if joining is None:
+        yield Caution(phrase(texts.JOINERS_NOWHERE))
+    else:
+        yield Caution(phrase(texts.JOINERS, times=_OUTLIER, epsilon=float(joining)))
+    now, without = _whole(plan, cells), _whole(plan, without_largest(cells))
+    if now == without:
+        yield Caution(phrase(texts.SAME_MECHANISM))
+    else:
+        yield Caution(phrase(texts.MECHANISM, now=float(now), without=float(without)))
+
+
+def _bootstrap_released() -> Iterator[Block]:
+    for text in (texts.NOT_PRIVATE, texts.OUTSIDERS, texts.JOINERS_RELEASED, texts.MECHANISM_RELEASED):
+        yield Caution(phrase(text))
+
+
+def _whole(plan: Plan, cells: Cells) -> Fraction:
+    change = change_of(cells, "total", plan.rule, None)
+    return max(change.within) if plan.as_published or plan.method == "public-membership" else change.whole

@@ -1,0 +1,205 @@
+"""The document of one table: the question, the promise, sensitivities, and answers."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from broker_common.language import phrase
+from policy_lab.document.model import (
+    Axis,
+    Block,
+    Cell,
+    Document,
+    Line,
+    Lines,
+    Section,
+    Source,
+    Table,
+)
+from policy_lab.tables import texts
+from policy_lab.tables.cells import Cells
+from policy_lab.tables.drawing import by_uniform, exact, replicates
+from policy_lab.tables.plan import Plan
+from policy_lab.tables.promises import evaluated_promise, released_promise
+from policy_lab.tables.published import published
+from policy_lab.tables.question import Question
+from policy_lab.tables.release import Release
+from policy_lab.tables.sensitivities import sensitivities
+
+_KEY = "table"
+_DIGITS = 2
+
+
+def evaluated(question: Question, cells: Cells) -> tuple[Document, NDArray[np.float64]]:
+    """The evaluation of one table, and its replicates."""
+    # Each part has randomness of its own, so that none depends on how much another draws.
+    for_replicates, for_worlds = np.random.default_rng(question.seed).spawn(2)
+    plan = question.published(cells) if question.as_published else question.plan(cells)
+    drawn = replicates(plan, cells, question.repetitions, for_replicates)
+    sections = [
+        _asked(question, cells),
+        evaluated_promise(question, plan, cells),
+        sensitivities(question, plan, cells),
+        *([published(question, cells, for_worlds)] if question.as_published else []),
+        _answers(question, plan, cells, drawn),
+        _sources(question, is_release=False),
+    ]
+    return _document(question, sections), drawn
+
+
+def released_report(question: Question, release: Release, cells: Cells) -> Document:
+    """A table for release: nothing in it is exact but what is public."""
+    answers: list[Cell] = [texts.REFUSED_CELL if each is None else each for each in release.answers]
+    settings = _settings(question, cells, [[texts.GRID, release.grid.step]])
+    blocks: list[Block] = [_shaped("answers", phrase(texts.RELEASED_TABLE), cells, answers)]
+    if question.rule == "laplace":
+        blocks.append(_released_scales(release))
+    sections = [
+        Section("asked", texts.ASKED, [settings]),
+        released_promise(release),
+        Section("answers", texts.ANSWERS, blocks),
+        _sources(question, is_release=True),
+    ]
+    return _document(question, sections)
+
+
+def replicates_csv(question: Question, cells: Cells, drawn: NDArray[np.float64]) -> bytes:
+    """Every replicate, one line for each, under the names of the cells; the first line says who may see them."""
+    lines = io.StringIO()
+    lines.write(f"# {question.standing.mark}\n")
+    writer = csv.writer(lines, lineterminator="\n")
+    # A name that a spreadsheet would take for a formula is none with its number before it.
+    writer.writerow([f"{number} {name}" for number, name in enumerate(cells.names, 1)])
+    writer.writerows(drawn.tolist())
+    return lines.getvalue().encode()
+
+
+def _document(question: Question, sections: Sequence[Section]) -> Document:
+    return Document(_KEY, texts.TITLES[question.statistic], question.standing, question.command, sections)
+
+
+def _asked(question: Question, cells: Cells) -> Section:
+    also: list[list[Cell]] = [[texts.OUTSIDE, cells.outside]] if question.where else []
+    if question.bounds is not None:
+        also.append([texts.CUT, cells.clamped])
+    return Section("asked", texts.ASKED, [_settings(question, cells, [*also, [texts.SEED, question.seed]])])
+
+
+def _settings(question: Question, cells: Cells, also: Sequence[Sequence[Cell]]) -> Table:
+    rows: list[list[Cell]] = [
+        [texts.STATISTIC, texts.NAMES[question.statistic]],
+        [texts.VALUES, question.value],
+        [texts.TABLE_ROWS, question.rows],
+        [texts.TABLE_COLUMNS, question.columns],
+        [texts.FILTER, ", ".join(f"{name}={value}" for name, value in question.where)],
+        [texts.RULE, texts.NAMES[question.rule]],
+        [texts.METHOD, texts.NAMES[question.method]],
+        [texts.EPSILON, question.epsilon],
+        [texts.BOUNDS, _bounds(question)],
+        [texts.FILE_ROWS, cells.size],
+        *map(list, also),
+    ]
+    given = [row for row in rows if row[1] != ""]
+    return Table("question", texts.SETTINGS, [texts.SETTING, texts.GIVEN], given)
+
+
+def _bounds(question: Question) -> str:
+    if question.bounds is None:
+        return ""
+    low, high = map(float, question.bounds)
+    return phrase(texts.BETWEEN, low=f"{low:.15g}", high=f"{high:.15g}")
+
+
+def _answers(question: Question, plan: Plan, cells: Cells, drawn: NDArray[np.float64]) -> Section:
+    by_hand = question.uniform
+    shown = drawn[0] if by_hand is None else by_uniform(plan, cells, by_hand)
+    caption = texts.NOISY_TABLE if by_hand is None else phrase(texts.UNIFORM_TABLE, uniform=by_hand)
+    truth = exact(plan, cells)
+    blocks = [
+        _shaped("answers", caption, cells, [float(each) for each in shown]),
+        _replicated(plan, cells, truth, drawn),
+        *_plotted(truth, drawn),
+    ]
+    return Section("answers", texts.ANSWERS, blocks)
+
+
+def _shaped(key: str, caption: str, cells: Cells, answers: Sequence[Cell]) -> Table:
+    """Answers in the table's own shape."""
+    width = len(cells.columns)
+    heads = [cells.row_name, *(column or texts.GIVEN for column in cells.columns)]
+    rows = [[row, *answers[at * width : (at + 1) * width]] for at, row in enumerate(cells.rows)]
+    return Table(key, caption, heads, rows, digits=[None, *[_DIGITS] * width])
+
+
+def _replicated(plan: Plan, cells: Cells, truth: NDArray[np.float64], drawn: NDArray[np.float64]) -> Table:
+    """What the replicates did, beside what the law says where it has a short formula."""
+    errors = np.abs(drawn - truth)
+    heads = [texts.CELL, texts.EXACT, texts.MEAN, texts.DEVIATION, texts.LAW, texts.ERROR, texts.LAW]
+    heads.append(texts.RELATIVE_ERROR)
+    rows: list[list[Cell]] = []
+    for at, name in enumerate(cells.names):
+        scale = _scale(plan, cells, at)
+        error = float(errors[:, at].mean())
+        rows.append(
+            [
+                name,
+                float(truth[at]),
+                float(drawn[:, at].mean()),
+                float(drawn[:, at].std(ddof=1)) if len(drawn) > 1 else None,
+                None if scale is None else scale * sqrt(2),
+                error,
+                scale,
+                100 * error / abs(float(truth[at])) if truth[at] else None,
+            ]
+        )
+    caption = phrase(texts.REPLICATED, n=len(drawn))
+    return Table("replicates", caption, heads, rows, digits=[None, *[_DIGITS] * 7], note=texts.REPLICATED_NOTE)
+
+
+def _scale(plan: Plan, cells: Cells, at: int) -> float | None:
+    """The scale of the answer's own noise; an average with a noisy divisor has no Laplace law."""
+    if not plan.counts_are_public:
+        return None
+    scale = float(plan.main.scales[at])
+    if plan.statistic != "average":
+        return scale
+    return scale / cells.members[at] if cells.members[at] else None
+
+
+def _plotted(truth: NDArray[np.float64], drawn: NDArray[np.float64]) -> Iterator[Block]:
+    """Cells that are zero or that nobody is in have no percentage."""
+    places = [at for at, exact in enumerate(truth) if exact and np.isfinite(exact)]
+    if not places:
+        return
+    points = [(float(at + 1), 100 * float(row[at] / truth[at] - 1)) for at in places for row in drawn]
+    yield Lines(
+        "replicates-plot",
+        texts.REPLICATES_PLOT,
+        texts.REPLICATES_WORDS,
+        Axis(texts.CELL_NUMBER, low=0.0, high=float(len(truth) + 1)),
+        Axis(texts.NOISE_PERCENT),
+        [Line(texts.REPLICATE, points, "dots")],
+    )
+
+
+def _released_scales(release: Release) -> Table:
+    """Under public bounds the scale is no secret, and a reader of the answers needs it."""
+    rows: list[list[Cell]] = [
+        [texts.NAMES[each.figure], each.scales[0] * (release.grid.step if each.figure == "total" else Fraction(1))]
+        for each in release.plan.noisy
+    ]
+    return Table("scales", texts.SCALE, [texts.STATISTIC, texts.SCALE], rows)
+
+
+def _sources(question: Question, *, is_release: bool) -> Section:
+    blocks: list[Source] = [Source(texts.RICE)] if question.rule == "bootstrap" else [Source(texts.LAPLACE_SOURCE)]
+    if is_release:
+        blocks.append(Source(texts.EXACT_SOURCE))
+    return Section("sources", texts.SOURCES, blocks)
