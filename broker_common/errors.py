@@ -568,6 +568,22 @@ REASONS: Mapping[str, Reason] = {
         "The files may be too small, or not of the same people. Other rules of training, or fewer columns under compared, may help: "
         "docs/linkage.md. Nothing was written.",
     ),
+    # --- the policy lab --------------------------------------------------------------------------------------------
+    # The file's name carries the line, the problem is a sentence.
+    "SENSITIVITY_REFUSED": Reason(
+        InvalidRequestError, "No sensitivity was estimated. {file}: {problem}", "{remedy}"
+    ),
+    "CTGAN_NOT_INSTALLED": Reason(
+        InvalidRequestError,
+        "Training needs '{package}', which is not installed here.",
+        "It is an install of its own, under a licence of its own: 'make .venv/.ctgan' (docs/lab/sensitivity.md). Without it give synthetic rows "
+        "of any generator with --generated FILE.",
+    ),
+    "LICENCE_NOT_ACCEPTED": Reason(
+        InvalidRequestError,
+        "{package} has a licence that must be accepted before use; it was shown above.",
+        "Read it, and give --accept-licence if your use is within it. Without it give synthetic rows of any generator with --generated FILE.",
+    ),
     "RELINK_REFUSED": Reason(
         InvalidRequestError, "The linkage key was not changed: {problem}.", "{remedy} The key before is still in force."
     ),
