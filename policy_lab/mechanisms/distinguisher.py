@@ -22,9 +22,9 @@ from scipy.stats import beta
 ERROR_RATE = 1e-9
 """Small enough that a whole suite of measurements stays below one in a million."""
 
-# As many different values are each an event; of more, so many quantiles are.
-_MOST_VALUES = 2000
-_QUANTILES = 200
+_MOST_COMMON_VALUES = 1000
+_MOST_STRETCHES = 100
+_LEAST_IN_A_PLACE = 20
 _LEAST_SAMPLES = 4
 
 Counts = NDArray[np.int64]
@@ -51,9 +51,9 @@ def epsilon_from_below(a: ArrayLike, b: ArrayLike, *, delta: float = 0.0, error_
     if min(map(len, worlds)) < _LEAST_SAMPLES or not (0 < error_rate < 1 and 0 <= delta < 1):
         raise ValueError("each world has at least 4 samples; rates are probabilities")
     (search_a, test_a), (search_b, test_b) = (np.split(world, [len(world) // 2]) for world in worlds)
-    edges = _edges(np.concatenate([search_a, search_b]))
-    searched = _tally(search_a, edges), _tally(search_b, edges)
-    tested = _tally(test_a, edges), _tally(test_b, edges)
+    places = _Places.of(np.concatenate([search_a, search_b]))
+    searched = places.tally(search_a), places.tally(search_b)
+    tested = places.tally(test_a), places.tally(test_b)
     event, promised = _best_event(searched[0], searched[1], delta, error_rate)
     event_of_b, promised_of_b = _best_event(searched[1], searched[0], delta, error_rate)
     if promised_of_b > promised:
@@ -61,17 +61,30 @@ def epsilon_from_below(a: ArrayLike, b: ArrayLike, *, delta: float = 0.0, error_
     return _measured(tested[0], tested[1], event, delta, error_rate, is_reversed=False)
 
 
-def _edges(pooled: NDArray[np.float64]) -> NDArray[np.float64]:
-    values = np.unique(pooled)
-    if len(values) <= _MOST_VALUES:
-        return values
-    return np.unique(np.quantile(pooled, np.linspace(0, 1, _QUANTILES + 1), method="nearest"))
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where a value falls: on one that is common, or in a stretch between two edges that many others fall in, too.
 
+    A place that few fall in would look telling by accident, and hide the events that are.
+    """
 
-def _tally(sample: NDArray[np.float64], edges: NDArray[np.float64]) -> Counts:
-    """How many lie on each edge (odd places) and strictly between two (even places): a mass on one value stays apart."""
-    places = np.searchsorted(edges, sample, "left") + np.searchsorted(edges, sample, "right")
-    return np.bincount(places, minlength=2 * len(edges) + 1)
+    edges: NDArray[np.float64]
+    is_common: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, pooled: NDArray[np.float64]) -> _Places:
+        values, counts = np.unique(pooled, return_counts=True)
+        common = values[counts >= max(_LEAST_IN_A_PLACE, len(pooled) // _MOST_COMMON_VALUES)]
+        others = np.sort(pooled[~np.isin(pooled, common)])
+        least = max(_LEAST_IN_A_PLACE, len(pooled) // _MOST_STRETCHES)
+        edges = np.unique(np.concatenate([common, others[least::least]]))
+        return cls(edges, np.isin(edges, common))
+
+    def tally(self, sample: NDArray[np.float64]) -> Counts:
+        """How many fall in each place: even ones lie between edges, odd ones are common values."""
+        left, right = np.searchsorted(self.edges, sample, "left"), np.searchsorted(self.edges, sample, "right")
+        is_on_common = np.append(self.is_common, False)[left] & (left < right)
+        return np.bincount(np.where(is_on_common, left + right, 2 * right), minlength=2 * len(self.edges) + 1)
 
 
 def _best_event(likely: Counts, unlikely: Counts, delta: float, error_rate: float) -> tuple[Counts, float]:

@@ -49,6 +49,10 @@ _WORDS = {
     ),
     Why.NO_GAIN: phrase("The theorem gives no less than the local epsilon, which holds in any case."),
 }
+_LARGE_DELTA = phrase(
+    "Delta is not below 1 divided by the number of messages: publishing one message outright, drawn at random, would keep "
+    "such a promise. Use a much smaller one."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +62,17 @@ class Promise:
     epsilon: float
     delta: float
     why: Why
+    messages: int
 
     @property
     def is_amplified(self) -> bool:
         """Whether shuffling promises more than the messages did already."""
         return self.why is Why.THEOREM
+
+    @property
+    def caution(self) -> str:
+        """What nobody may overlook about this delta; empty if there is nothing."""
+        return _LARGE_DELTA if self.delta * self.messages >= 1 else ""
 
 
 def shuffle(values: NDArray[_Value], random: np.random.Generator) -> NDArray[_Value]:
@@ -96,9 +106,9 @@ def promise(local_epsilon: float, messages: int, delta: float) -> Promise:
     """What may be printed for a respondent whose columns spend `local_epsilon` before they are shuffled together."""
     epsilon = amplified(local_epsilon, messages, delta)
     if messages == 1:
-        return Promise(local_epsilon, 0.0, Why.ALONE)
+        return Promise(local_epsilon, 0.0, Why.ALONE, messages)
     if epsilon is None:
-        return Promise(local_epsilon, 0.0, Why.OUT_OF_RANGE)
+        return Promise(local_epsilon, 0.0, Why.OUT_OF_RANGE, messages)
     if epsilon >= local_epsilon:
-        return Promise(local_epsilon, 0.0, Why.NO_GAIN)
-    return Promise(epsilon, delta, Why.THEOREM)
+        return Promise(local_epsilon, 0.0, Why.NO_GAIN, messages)
+    return Promise(epsilon, delta, Why.THEOREM, messages)
