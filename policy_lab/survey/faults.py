@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from broker_common.language import phrase
-from policy_lab.document.model import Block, Caution, Cell, Formula, Paragraph, Section, Source, Table
+from policy_lab.document.model import Block, Cell, Formula, Paragraph, Section, Source, Table
 from policy_lab.survey import promises, published, texts
 from policy_lab.survey.promises import Promise, largest_share
 from policy_lab.survey.respondents import NOT_STATED, Respondents
@@ -36,12 +36,10 @@ def promises_section(people: Respondents, found: Sequence[Promise]) -> Section:
         )
         for each in found
     ]
-    categories = len(people.present)
     return Section(
         "promises",
         texts.PROMISES_TITLE,
         [
-            Caution(texts.NO_EPSILON),
             Paragraph(texts.PROMISES_CAUTION),
             Table(
                 "promises",
@@ -52,7 +50,7 @@ def promises_section(people: Respondents, found: Sequence[Promise]) -> Section:
                 texts.PROMISES_ERROR,
             ),
         ],
-        specialist=[Formula(texts.CATEGORY_LINE, phrase(texts.CATEGORY_WORDS, categories=categories - 1))],
+        specialist=[Formula(texts.CATEGORY_LINE, phrase(texts.CATEGORY_WORDS, others=len(people.present) - 1))],
     )
 
 

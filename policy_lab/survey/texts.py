@@ -44,7 +44,7 @@ SPECIALIST_SUMMARY = (
     "decimals, as one run has, so that they count as one run here."
 )
 
-FIGURES_TITLE = "The largest stratum: {province}"
+FIGURES_TITLE = "The largest province: {province}"
 FIGURES_INTRO = (
     "Daily smokers are a weighted count; the truth is {smokers:,.0f} people. Mean height is in metres; the file's mean is {height:.3f}, "
     "with the codes for 'not stated' averaged in."
@@ -120,8 +120,8 @@ GLOBAL_MEAN_WORLDS = (
 )
 CATEGORY_LINE = "ln( keep / ((1 - keep) / (k - 1)) ) = epsilon + ln(k - 1), with keep = e^epsilon / (1 + e^epsilon)"
 CATEGORY_WORDS = (
-    "An answer is {categories} times less likely to be each of the {categories} others than all of them together. Only with two "
-    "categories is the chance of keeping right: with k it is e^epsilon / (e^epsilon + k - 1)."
+    "The chance of being replaced is shared by the {others} other categories, so that each of them is {others} times rarer than it "
+    "would be with two. The right chance of keeping is e^epsilon / (e^epsilon + k - 1), which is the published one for two categories only."
 )
 
 STEPS_TITLE = "Step by step"
@@ -143,7 +143,7 @@ STEP_SHUFFLED = (
     "replaces it otherwise. Gamma is about 0.4% at epsilon 0.6, 3.8% at 1 and 0.6% at 5.99, so that the output is noise at each, and epsilon has no effect."
 )
 STEP_REPLACED = (
-    "What replaces an answer. A number is drawn between 1 and the largest observed value, because the lower end was left to the library. A category is "
+    "What replaces an answer. A number is drawn between 1 and the largest observed value, because one end was left to the library. A category is "
     "drawn from all but the last: whoever is reported with the last one has it."
 )
 STEP_ORDER = (
@@ -182,7 +182,10 @@ LABELS_INTRO = (
     "codes. Three of the six columns that the report follows bear a wrong label for this reason. Daily smokers are number 0 of SMK_005 either way, and are right."
 )
 LABELS_CAPTION = "What a number means, and what it is taken for if it is read as the survey's code"
-LABELS_NOTE = "Labels are shown as the survey has them. Numbers without a code of the same value are left out."
+LABELS_NOTE = (
+    "Labels are shown as the survey has them. Numbers without a code of the same value are left out. SMK_020 was numbered by the labels "
+    "'Daily' and 'Occasionally' of SMK_005; its own are 'Yes' and 'No'."
+)
 COLUMN = "Column"
 NUMBER = "Number"
 MEANS = "It means"
