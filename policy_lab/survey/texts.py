@@ -21,9 +21,9 @@ PROGRESS = "Running the published methods"
 
 SUMMARY_TITLE = "What this is"
 SUMMARY = (
-    "In 2024 a report of two Canadian agencies compared three ways to add noise to a health survey: to each respondent's answers "
-    "(local), to each answer and then in another order (shuffled), and to the results (global). This page runs its methods again, as "
-    "they were run, on {rows:,} rows, and prints what is wrong beside each figure."
+    "In 2024 a report of two Canadian agencies compared three ways to protect the people in a health survey with noise: on each "
+    "respondent's answers (local), on the answers, which then change places (shuffled), and on the results (global). This page runs its "
+    "methods as they were run, on {rows:,} rows, and prints beside each figure what is wrong with it."
 )
 NO_EPSILON = (
     "No finite epsilon is justified for this pipeline. The noise is as wide as the range that the data happen to have, the list of "

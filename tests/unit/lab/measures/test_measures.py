@@ -148,6 +148,17 @@ def test_a_mixture_takes_each_row_from_one_side() -> None:
 
 
 def test_totals_of_a_mixture_estimate_only_the_noisy_part() -> None:
+    """Plain answers are counted as they are."""
+    """The share is within 6 standard deviations."""
+    """In the order of the values."""
+    """As exact fractions have it."""
+    """Each pair once, in the order of the columns, by the measure of its kinds."""
+    """As scipy has it; what keeps the order changes nothing."""
+    """Total variation for categories, Kolmogorov and Smirnov for numbers."""
+    """With ties, too."""
+    """As if the row stood there so often."""
+    """As exact fractions have it."""
+    """The share of each value, slowly."""
     mixture = mixed(np.array([0, 1, 1]), np.array([1, 1, 1]), 1.0, np.random.default_rng(3))
     weights = np.array([1.0, 2.0, 4.0])
     assert totals(mixture, weights, 2, lambda reported: reported * 100).tolist() == [1, 6]

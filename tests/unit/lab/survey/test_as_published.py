@@ -22,7 +22,7 @@ from policy_lab.survey.respondents import Respondents
 
 ROOT = Path(__file__).parents[4]
 STANDIN = ROOT / "policy_lab/examples/cchs_standin.parquet"
-WHOLE_STANDIN = ROOT.parent / "shared/data/lab/cchs/cchs_standin.csv.gz"
+WHOLE_STANDIN = "shared/data/lab/cchs/cchs_standin.csv.gz"
 EPSILONS = (0.6, 1.0, 5.99)
 
 
@@ -122,9 +122,10 @@ def test_shuffled_runs_are_one_run() -> None:
 
 def test_the_whole_standin_gives_the_same() -> None:
     """The file that comes with the product has four of its columns, sorted, and weights rounded to hundredths."""
-    if not WHOLE_STANDIN.is_file():
-        pytest.skip("the whole stand-in is not beside the project: ../shared/data/lab/cchs/cchs_standin.csv.gz")
-    whole = respondents.read(WHOLE_STANDIN, refuse)
+    found = next((folder / WHOLE_STANDIN for folder in ROOT.parents if (folder / WHOLE_STANDIN).is_file()), None)
+    if found is None:
+        pytest.skip(f"the whole stand-in is not beside the project: ../{WHOLE_STANDIN}")
+    whole = respondents.read(found, refuse)
     assert whole.provinces == people().provinces
     assert (np.bincount(whole.smoking) == np.bincount(people().smoking)).all()
     assert np.allclose(whole.people, people().people, rtol=4e-6)
@@ -185,8 +186,8 @@ def test_the_formula_ends_below_six() -> None:
 
 
 def test_labels_are_numbered_alphabetically() -> None:
-    """Province by province and answer by answer; SMK_020 by labels that are not its own."""
-    for column in (*published.categorical(), "GEO_PRV"):
+    """Answer by answer; SMK_020 by labels that are not its own."""
+    for column in published.categorical():
         codes = published.codes(column)
         assert [each.number for each in codes] == list(range(len(codes)))
         if column != "SMK_020":
@@ -250,10 +251,9 @@ def test_everything_is_said_in_french(document: Document) -> None:
     t = language("fr")
     for table in tables(document).values():
         for words in (table.caption, *table.heads):
-            if words not in {"Province", "Code"}:
-                assert t(words) != words
+            assert t(words) != words or words in {"Province", "Epsilon"}
     for section in document.sections:
-        assert t(section.title) != section.title
+        assert t(section.title) != section.title or section.title == "Sources"
     assert t(tables(document)["smokers-local"].rows[0][-1]) != tables(document)["smokers-local"].rows[0][-1]  # type: ignore[arg-type]
 
 
@@ -293,7 +293,11 @@ def test_a_small_file_will_do(tmp_path: Path) -> None:
         ((*GOOD, "35,1,1.7,-5"), HEADING, "above 0 in 'WTS_M'. Look at row 4"),
         ((*GOOD, "35,1,1.7,"), HEADING, "no number in 'WTS_M'. Look at row 4"),
         ((*GOOD, "35,1,tall4711,5"), HEADING, "no number in 'HWTDGHTM'. Look at row 4"),
-        ((*GOOD, "35,4711,1.7,5"), HEADING, "code in 'SMK_005' that the survey does not have. It has 1, 2, 3, 7, 8. Look at row 4"),
+        (
+            (*GOOD, "35,4711,1.7,5"),
+            HEADING,
+            "code in 'SMK_005' that the survey does not have. It has 1, 2, 3, 7, 8. Look at row 4",
+        ),
         (("4711,1,1.7,5", *GOOD), HEADING, "code in 'GEO_PRV'"),
         (("35,1,1.7,5", "35,3,1.7,5"), HEADING, "all heights are the same"),
         (("35,3,1.7,5", "35,2,1.8,5"), HEADING, "nobody smokes daily"),
@@ -336,6 +340,24 @@ def test_an_epsilon_without_a_formula(epsilon: float) -> None:
 
 
 def test_decimals_of_a_parquet_file_are_numbers() -> None:
+    """The report has none from 6 on."""
+    """What the library says of it is not shown."""
+    """A file of another kind."""
+    """A CSV file with these rows."""
+    """Two runs and five measurements."""
+    """In the last column of every row."""
+    """Its tables by their keys."""
+    """The whole document, made once."""
+    """A run of this file."""
+    """As it was published."""
+    """None is below 0, and the mean is the exact one of folded noise."""
+    """And so many are kept as the pipeline keeps."""
+    """By counting 200,000 draws; each count is within 6 standard deviations."""
+    """The same seed gives the same errors, another one others."""
+    """12.63, 6.94 and 0.43 m, within a fifth of the standard deviation of a run."""
+    """Every figure by its question, method, epsilon and province."""
+    """The respondents that come with the product."""
+    """Stands for the run file's error."""
     """Its weights are exact hundredths."""
     assert people().rows == 113_290
     assert all(Decimal(str(weight)).as_tuple().exponent >= -2 for weight in people().weights[:50])  # type: ignore[operator]
