@@ -41,6 +41,7 @@ def promises_section(people: Respondents, found: Sequence[Promise]) -> Section:
         texts.PROMISES_TITLE,
         [
             Paragraph(texts.PROMISES_CAUTION),
+            Paragraph(_exceeded(found)),
             Table(
                 "promises",
                 texts.PROMISES_CAPTION,
@@ -52,6 +53,13 @@ def promises_section(people: Respondents, found: Sequence[Promise]) -> Section:
         ],
         specialist=[Formula(texts.CATEGORY_LINE, phrase(texts.CATEGORY_WORDS, others=len(people.present) - 1))],
     )
+
+
+def _exceeded(found: Sequence[Promise]) -> str:
+    exceeded = sum(each.measured > each.claimed for each in found)
+    if exceeded == len(found):
+        return texts.PROMISES_EXCEEDED
+    return phrase(texts.PROMISES_SOME_EXCEEDED, exceeded=exceeded, measured=len(found))
 
 
 def steps_section(people: Respondents) -> Section:

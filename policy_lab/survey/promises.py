@@ -20,8 +20,9 @@ from policy_lab.survey.respondents import Respondents
 Reals = NDArray[np.float64]
 Name = Literal["local category", "local number", "shuffled", "global count", "global mean"]
 _SAMPLES = 400_000
-# The shuffled method gives itself away rarely: it keeps less than one answer in a hundred.
-_SHUFFLED_SAMPLES = 4_000_000
+# The shuffled method gives itself away only where it keeps an answer: so often in half of the samples shows the claim to be too small.
+_HITS = 30
+_MOST_SAMPLES = 4_000_000
 _SEED_KEY = 3
 
 # A small survey in metres: its tallest respondent states a height, or does not and has the code for that.
@@ -58,9 +59,14 @@ def respondent_epsilon(category_counts: Sequence[int], numbers: int, epsilon: fl
 
 
 def _promise(name: Name, people: Respondents, epsilon: float, random: np.random.Generator) -> Promise:
-    samples = _SHUFFLED_SAMPLES if name == "shuffled" else _SAMPLES
+    samples = _shuffled_samples(people, epsilon) if name == "shuffled" else _SAMPLES
     one, other = _WORLDS[name](people, epsilon, samples, random)
     return Promise(name, epsilon, _real(name, people, epsilon), epsilon_from_below(one, other).epsilon, 2 * samples)
+
+
+def _shuffled_samples(people: Respondents, epsilon: float) -> int:
+    wanted = 2 * _HITS * math.exp(epsilon) / pipeline.shuffled_keep(epsilon, people.rows)
+    return int(min(max(wanted, _SAMPLES), _MOST_SAMPLES))
 
 
 def _real(name: Name, people: Respondents, epsilon: float) -> float | None:

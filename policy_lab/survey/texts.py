@@ -95,7 +95,11 @@ LOCAL_SIMULATED = "local, in our runs"
 SHUFFLED_SIMULATED = "shuffled, in our runs"
 
 PROMISES_TITLE = "What was claimed, and what is true"
-PROMISES_CAUTION = "An epsilon measured from below is at least so large: the two samples can be told apart so well. Each is larger than the claim."
+PROMISES_CAUTION = "An epsilon measured from below is at least so large: the two samples can be told apart so well."
+PROMISES_EXCEEDED = "Each is larger than the claim."
+PROMISES_SOME_EXCEEDED = (
+    "{exceeded} of {measured} are larger than the claim; for the others the samples are too small to show it."
+)
 PROMISES_ERROR = "The bounds are those of Clopper and Pearson; each is wrong with a probability of one in a thousand million at most."
 PROMISES_CAPTION = "Epsilon of one answer, or of one column of one respondent"
 METHOD = "Method"

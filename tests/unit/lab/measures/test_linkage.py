@@ -15,11 +15,13 @@ GROUPS = groups_of([PROVINCE, SEX])
 
 
 def test_rows_that_agree_are_one_group() -> None:
+    """In every column, whatever the values are."""
     assert [sorted(np.flatnonzero(group == GROUPS).tolist()) for group in np.unique(GROUPS)] == [[1, 2], [0], [3, 4, 5]]
     assert len(np.unique(groups_of([PROVINCE, np.array([1, 1, 2, 1, 1, 2])]))) == 5
 
 
 def test_without_answers_the_attacker_guesses_among_the_group() -> None:
+    """One of one, one of two, one of three."""
     found = reidentified(GROUPS, EVERYBODY)
     assert (found.people, found.by_answers) == (6, None)
     assert found.alone == pytest.approx(1 / 6)
@@ -27,12 +29,14 @@ def test_without_answers_the_attacker_guesses_among_the_group() -> None:
 
 
 def test_answers_sent_as_they_are_give_everybody_away() -> None:
+    """Nobody in a group has the answer of another."""
     answers = np.array([0, 0, 1, 0, 1, 2])
     exact = Known(answers, answers, category_law(np.eye(3)))
     assert reidentified(GROUPS, EVERYBODY, [exact]).by_answers == 1
 
 
 def test_answers_that_say_nothing_leave_the_guess() -> None:
+    """Every report is equally likely from everybody."""
     answers = np.array([0, 0, 1, 0, 1, 2])
     nothing = Known(answers, np.zeros(6, np.int64), category_law(np.full((3, 3), 1 / 3)))
     found = reidentified(GROUPS, EVERYBODY, [nothing])
@@ -54,6 +58,7 @@ def test_randomised_response_is_as_telling_as_its_law() -> None:
 
 
 def test_the_nearest_number_is_the_likeliest() -> None:
+    """By hand, with noise that is written down here."""
     truth = np.array([1.0, 5.0, 2.0, 1.0, 2.0, 3.0])
     reported = np.array([1.0, 5.2, 2.1, 2.9, 1.8, 1.2])
     found = reidentified(GROUPS, EVERYBODY, [Known(truth, reported, laplace_law(1.0))])
@@ -63,11 +68,6 @@ def test_the_nearest_number_is_the_likeliest() -> None:
 
 def test_columns_add_up() -> None:
     """Two columns find whom one of them leaves in doubt."""
-    """By hand, with noise that is written down here."""
-    """Every report is equally likely from everybody."""
-    """Nobody in a group has the answer of another."""
-    """One of one, one of two, one of three."""
-    """In every column, whatever the values are."""
     answers = np.array([0, 0, 0, 0, 0, 1])
     sizes = np.array([0.0, 1.0, 9.0, 1.0, 9.0, 9.0])
     both = [Known(answers, answers, category_law(np.eye(2))), Known(sizes, sizes, laplace_law(0.1))]

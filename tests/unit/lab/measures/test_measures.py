@@ -31,6 +31,7 @@ MORE_NUMBERS = np.round(RANDOM.normal(0.4, 2, size=300), 1)
 
 
 def shares(values: np.ndarray) -> dict[str, Fraction]:
+    """The share of each value, slowly."""
     return {value: Fraction(count, len(values)) for value, count in Counter(values.tolist()).items()}
 
 
@@ -42,12 +43,14 @@ def test_total_variation_by_hand() -> None:
 
 
 def test_total_variation_is_that_of_the_shares() -> None:
+    """As exact fractions have it."""
     one, other = shares(LETTERS), shares(OTHERS)
     slow = 1 - sum(abs(one.get(value, Fraction(0)) - other.get(value, Fraction(0))) for value in one | other) / 2
     assert total_variation_complement(LETTERS, OTHERS) == pytest.approx(float(slow), abs=1e-12)
 
 
 def test_a_weight_counts_a_row_so_often() -> None:
+    """As if the row stood there so often."""
     weights = RANDOM.integers(1, 5, len(LETTERS))
     repeated = np.repeat(LETTERS, weights)
     assert total_variation_complement(LETTERS, OTHERS, weights.astype(float)) == pytest.approx(
@@ -56,6 +59,7 @@ def test_a_weight_counts_a_row_so_often() -> None:
 
 
 def test_ks_by_hand_and_as_scipy_has_it() -> None:
+    """With ties, too."""
     assert ks_complement(np.array([1.0, 2.0]), np.array([1.0, 3.0])) == pytest.approx(0.5)
     assert ks_complement(np.array([1.0, 2.0]), np.array([3.0, 4.0])) == 0
     found = ks_complement(NUMBERS, MORE_NUMBERS)
@@ -63,6 +67,7 @@ def test_ks_by_hand_and_as_scipy_has_it() -> None:
 
 
 def test_the_shape_fits_the_kind() -> None:
+    """Total variation for categories, Kolmogorov and Smirnov for numbers."""
     category = Column("letter", "category", LETTERS), Column("letter", "category", OTHERS)
     number = Column("size", "number", NUMBERS), Column("size", "number", MORE_NUMBERS)
     assert shape(*category) == total_variation_complement(LETTERS, OTHERS)
@@ -79,6 +84,7 @@ def test_cramers_v_by_hand() -> None:
 
 
 def test_spearman_is_of_ranks() -> None:
+    """As scipy has it; what keeps the order changes nothing."""
     assert spearman(NUMBERS[:300], MORE_NUMBERS) == pytest.approx(
         stats.spearmanr(NUMBERS[:300], MORE_NUMBERS).statistic, abs=1e-12
     )
@@ -94,6 +100,7 @@ def test_correlation_ratio_by_hand() -> None:
 
 
 def test_pairs_are_all_pairs_by_kind() -> None:
+    """Each pair once, in the order of the columns, by the measure of its kinds."""
     table = [
         Column("size", "number", NUMBERS),
         Column("age", "number", NUMBERS**3),
@@ -117,6 +124,7 @@ def test_pairs_are_all_pairs_by_kind() -> None:
 
 
 def test_contingency_similarity_is_total_variation_of_the_joint_distribution() -> None:
+    """As exact fractions have it."""
     before = LETTERS[:300], OTHERS
     after = RANDOM.permutation(LETTERS[:300]), OTHERS
     joint = [shares(np.char.add(np.char.add(one, "|"), other)) for one, other in (before, after)]
@@ -135,11 +143,13 @@ def test_permuted_columns_keep_their_values_and_lose_the_others() -> None:
 
 
 def test_codes_agree_over_arrays() -> None:
+    """In the order of the values."""
     one, other = codes_of(np.array(["b", "a"]), np.array(["c", "b"]))
     assert (one.tolist(), other.tolist()) == ([1, 0], [2, 1])
 
 
 def test_a_mixture_takes_each_row_from_one_side() -> None:
+    """The share is within 6 standard deviations."""
     plain, noisy = np.zeros(50_000, np.int64), np.ones(50_000, np.int64)
     mixture = mixed(plain, noisy, 0.3, np.random.default_rng(2))
     assert (mixture.values == np.where(mixture.is_plain, 0, 1)).all()
@@ -149,16 +159,6 @@ def test_a_mixture_takes_each_row_from_one_side() -> None:
 
 def test_totals_of_a_mixture_estimate_only_the_noisy_part() -> None:
     """Plain answers are counted as they are."""
-    """The share is within 6 standard deviations."""
-    """In the order of the values."""
-    """As exact fractions have it."""
-    """Each pair once, in the order of the columns, by the measure of its kinds."""
-    """As scipy has it; what keeps the order changes nothing."""
-    """Total variation for categories, Kolmogorov and Smirnov for numbers."""
-    """With ties, too."""
-    """As if the row stood there so often."""
-    """As exact fractions have it."""
-    """The share of each value, slowly."""
     mixture = mixed(np.array([0, 1, 1]), np.array([1, 1, 1]), 1.0, np.random.default_rng(3))
     weights = np.array([1.0, 2.0, 4.0])
     assert totals(mixture, weights, 2, lambda reported: reported * 100).tolist() == [1, 6]
