@@ -24,6 +24,11 @@ class Error:
     deviation: float
     absolute: float
 
+    @property
+    def absolute_deviation(self) -> float:
+        """The standard deviation of the absolute error in one run."""
+        return math.sqrt(max(0.0, self.shift**2 + self.deviation**2 - self.absolute**2))
+
 
 def local_count(of: Reals, others: Reals, categories: int, epsilon: float) -> Error:
     """`of` are the weights of those who have the category, `others` the weights of those who do not."""

@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from policy_lab.document.model import Document
+from broker_common.language import phrase
+from policy_lab.document.model import Block, Caution, Claim, Document, Paragraph, Section
 from policy_lab.standing import Standing
-from policy_lab.survey import respondents, simulated, texts
-from policy_lab.survey.respondents import Refuse
+from policy_lab.survey import comparison, faults, pipeline, respondents, sections, simulated, texts
+from policy_lab.survey.comparison import Figure
+from policy_lab.survey.promises import METHODS, promises
+from policy_lab.survey.respondents import Refuse, Respondents
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,43 @@ def evaluate_as_published(run: PublishedRun, progress: Callable[[int, int], None
     Raises:
         InvalidRequestError: as `run.refuse` makes it, if the file is not the survey's or an epsilon has no published formula.
     """
+    for epsilon in run.epsilons:
+        if epsilon >= pipeline.END_OF_FORMULA:
+            raise run.refuse(phrase(texts.NO_FORMULA, epsilon=epsilon), texts.NO_FORMULA_REMEDY)
     people = respondents.read(run.data, run.refuse)
-    simulated.errors(people, run.epsilons, run.repetitions, run.seed, progress)
-    return Document("as-published", texts.TITLE, run.standing, run.command, ())
+    runs = run.repetitions * len(run.epsilons)
+    steps = runs + len(METHODS) * len(run.epsilons)
+    errors = simulated.errors(people, run.epsilons, run.repetitions, run.seed, lambda done: progress(done, steps))
+    figures = comparison.figures(people, run.epsilons, run.repetitions, errors)
+    measured = promises(people, run.epsilons, run.seed, lambda done: progress(runs + done, steps))
+    return Document(
+        "as-published",
+        texts.TITLE,
+        run.standing,
+        run.command,
+        (
+            _summary(run, people, figures),
+            sections.figures_section(people, figures),
+            faults.promises_section(people, measured),
+            faults.steps_section(people),
+            faults.codes_section(people),
+            faults.labels_section(),
+            faults.composition_section(run.epsilons),
+            sections.provinces_section(people, figures),
+            faults.sources_section(),
+        ),
+    )
+
+
+def _summary(run: PublishedRun, people: Respondents, figures: Sequence[Figure]) -> Section:
+    blocks: list[Block] = [Caution(texts.NO_EPSILON), Paragraph(phrase(texts.SUMMARY, rows=people.rows))]
+    known, near = comparison.compared(figures)
+    if known:
+        blocks.append(Claim(phrase(texts.REPRODUCED, compared=known, near=near), run.command))
+    return Section(
+        "summary",
+        texts.SUMMARY_TITLE,
+        blocks,
+        citizen=[Paragraph(texts.CITIZEN_SUMMARY)],
+        specialist=[Paragraph(phrase(texts.SPECIALIST_SUMMARY, runs=run.repetitions))],
+    )

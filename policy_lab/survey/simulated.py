@@ -12,12 +12,13 @@ from policy_lab.survey.published import Method, Question
 from policy_lab.survey.respondents import Respondents, daily_number
 
 Reals = NDArray[np.float64]
-Progress = Callable[[int, int], None]
 Errors = Mapping[tuple[Question, float, Method], Reals]
 
 
-def errors(people: Respondents, epsilons: Sequence[float], runs: int, seed: int, progress: Progress) -> Errors:
-    """Absolute errors by question, epsilon and method: one for each province, the mean over runs."""
+def errors(
+    people: Respondents, epsilons: Sequence[float], runs: int, seed: int, progress: Callable[[int], None]
+) -> Errors:
+    """Absolute errors by question, epsilon and method, the mean over runs for each province; `progress` hears of each run."""
     exact = _exact(people)
     found: dict[tuple[Question, float, Method], Reals] = {}
     for place, epsilon in enumerate(epsilons):
@@ -25,7 +26,7 @@ def errors(people: Respondents, epsilons: Sequence[float], runs: int, seed: int,
         for run in range(runs):
             for key, answer in _answers(people, exact, epsilon, _seeds(seed, place, run)).items():
                 sums[key] = sums.get(key, 0) + np.abs(answer - exact[key[0]])
-            progress(place * runs + run + 1, len(epsilons) * runs)
+            progress(place * runs + run + 1)
         found.update({(question, epsilon, method): total / runs for (question, method), total in sums.items()})
     return found
 

@@ -44,15 +44,24 @@ _EVALUATING = ("seed", "repetitions", "samples", "uniform", "as_published")
 @click.option("--rows", metavar="COLUMN", default="", help=texts.ROWS_HELP)
 @click.option("--columns", metavar="COLUMN", default="", help=texts.COLUMNS_HELP)
 @click.option("--value", metavar="COLUMN", default="", help=texts.VALUE_HELP)
-@click.option("--statistic", type=click.Choice(_STATISTICS), default="count", show_default=True, help=texts.STATISTIC_HELP)
+@click.option(
+    "--statistic", type=click.Choice(_STATISTICS), default="count", show_default=True, help=texts.STATISTIC_HELP
+)
 @click.option("--where", multiple=True, metavar="COLUMN=VALUE", help=texts.WHERE_HELP)
 @click.option("--rule", type=click.Choice(_RULES), default="laplace", show_default=True, help=texts.RULE_HELP)
-@click.option("--method", type=click.Choice(_METHODS), default="one-sensitivity", show_default=True, help=texts.METHOD_HELP)
+@click.option(
+    "--method", type=click.Choice(_METHODS), default="one-sensitivity", show_default=True, help=texts.METHOD_HELP
+)
 @click.option("--bounds", metavar="LOW:HIGH", help=texts.BOUNDS_HELP)
 @click.option("--epsilon", metavar="NUMBER", required=True, help=texts.EPSILON_HELP)
 @click.option("--seed", type=Whole(0, _MOST_SEED), default=1, show_default=True, help=texts.SEED_HELP)
 @click.option(
-    "--replicates", "repetitions", type=Whole(1, _MOST_REPLICATES), default=100, show_default=True, help=texts.REPLICATES_HELP
+    "--replicates",
+    "repetitions",
+    type=Whole(1, _MOST_REPLICATES),
+    default=100,
+    show_default=True,
+    help=texts.REPLICATES_HELP,
 )
 @click.option(
     "--samples", type=Whole(_LEAST_SAMPLES, _MOST_SAMPLES), default=200_000, show_default=True, help=texts.SAMPLES_HELP
@@ -61,7 +70,9 @@ _EVALUATING = ("seed", "repetitions", "samples", "uniform", "as_published")
 @click.option("--as-published", is_flag=True, help=texts.PUBLISHED_HELP)
 @click.option("--release", "is_release", is_flag=True, help=texts.RELEASE_HELP)
 @click.option("--grid", metavar="STEP", help=texts.GRID_HELP)
-@click.option("--standing", type=click.Choice(_STANDINGS), default="internal", show_default=True, help=texts.STANDING_HELP)
+@click.option(
+    "--standing", type=click.Choice(_STANDINGS), default="internal", show_default=True, help=texts.STANDING_HELP
+)
 @click.option("--out", type=_FOLDER, help=texts.OUT_HELP)
 @click.argument("file", type=_FILE)
 @click.pass_context

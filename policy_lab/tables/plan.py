@@ -142,9 +142,7 @@ def corrected_scales(change: Change, method: Method, epsilon: Fraction) -> Seque
     if method == "one-sensitivity":
         return [change.whole / epsilon] * len(change.within)
     touched = 2 if len(change.across) > 1 else 1
-    return [
-        max(stays, touched * moves) / epsilon for stays, moves in zip(change.within, change.across, strict=True)
-    ]
+    return [max(stays, touched * moves) / epsilon for stays, moves in zip(change.within, change.across, strict=True)]
 
 
 def published_scales(change: Change, method: Method, epsilon: Fraction) -> Sequence[Fraction]:

@@ -90,21 +90,19 @@ def _of_averages(plan: Plan) -> str:
 
 def _compared(question: Question, cells: Cells) -> Iterator[Block]:
     """The same table by every method that can be compared."""
-    plans = {(rule, method): question.plan(cells, method, rule) for rule in question.rules for method in question.methods}
+    plans = {
+        (rule, method): question.plan(cells, method, rule) for rule in question.rules for method in question.methods
+    }
     exact: Sequence[float] = cells.members if question.statistic == "count" else cells.totals
     shown = [at for at, value in enumerate(exact) if value]
     if not shown:
         return
-    shares = {
-        key: [percent(plan.main.scales[at], exact[at]) or 0.0 for at in shown] for key, plan in plans.items()
-    }
+    shares = {key: [percent(plan.main.scales[at], exact[at]) or 0.0 for at in shown] for key, plan in plans.items()}
     yield _methods(plans, shares)
     yield _bars(shares, [cells.names[at] for at in shown])
 
 
-def _methods(
-    plans: dict[tuple[Rule, Method], Plan], shares: dict[tuple[Rule, Method], Sequence[float]]
-) -> Table:
+def _methods(plans: dict[tuple[Rule, Method], Plan], shares: dict[tuple[Rule, Method], Sequence[float]]) -> Table:
     heads = [texts.RULE, texts.METHOD, texts.LEAST_SCALE, texts.MOST_SCALE, texts.MEAN_RELATIVE, texts.REAL]
     rows: list[list[Cell]] = []
     for (rule, method), plan in plans.items():

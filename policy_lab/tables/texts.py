@@ -125,7 +125,9 @@ NOT_PRIVATE = "This is not differential privacy. The bootstrap rule bounds what 
 OUTSIDERS = "It does not apply to people outside the data. Only files made of this file's rows are compared: a file with anybody else's row is not among them."
 JOINERS = "It does not apply to outliers who join. Towards somebody who joins with {times} times the largest value of the file, this noise has epsilon {epsilon:,.4g}."
 JOINERS_NOWHERE = "It does not apply to outliers who join: a cell without noise shows at once that somebody joined."
-JOINERS_RELEASED = "It does not apply to outliers who join: the larger their value, the surer others can be that they are there."
+JOINERS_RELEASED = (
+    "It does not apply to outliers who join: the larger their value, the surer others can be that they are there."
+)
 MECHANISM = "It does not apply once the mechanism is published. Sensitivities are values of this file: without the row with the largest value the whole table has sensitivity {without:,.10g} instead of {now:,.10g}. Whoever learns the scale of the noise learns whether that row is there."
 MECHANISM_RELEASED = "It does not apply once the mechanism is published: the scale of the noise is a value of this file. It is not printed here. Do not hand it on, nor anything that it can be computed from."
 SAME_MECHANISM = "It does not apply once the mechanism is published: its sensitivities are values of this file."
@@ -133,7 +135,9 @@ CLAMPED = "People whose value lies beyond the bounds are protected as everybody 
 PEOPLE = "It protects a row, not a person. A person or a farm with several rows has as many times the epsilon."
 LABELS = "It does not cover which labels occur. Rows and columns of the table are the labels in the file."
 AGAIN = "Each further answer about the same rows adds its own epsilon. This command keeps no account of that."
-FOR_EVALUATION = "The noise comes from a seeded generator of floating-point numbers. It is for evaluation, never for release."
+FOR_EVALUATION = (
+    "The noise comes from a seeded generator of floating-point numbers. It is for evaluation, never for release."
+)
 BY_HAND = "The noise was made from a uniform number that is given above. Whoever knows that number takes the noise away. Two answers made with the same number at different epsilons give the exact value even to somebody who does not know it."
 FOR_RELEASE = "The noise comes from the product's exact sampler of whole numbers and the operating system's randomness. Nobody can draw it again. Values were rounded to the grid before they were counted."
 REFUSAL = "{n} cells are refused: they have one or two members, or would be published without noise. A refusal itself tells something: the cell is not empty, and it is small. The promise does not cover that."
@@ -170,7 +174,9 @@ MEAN_RELATIVE = "Mean relative noise (%)"
 NO_EPSILON = "none holds"
 REAL = "Epsilon under the neighbours"
 RELATIVE_PLOT = "Relative noise of each cell, by method"
-RELATIVE_PLOT_WORDS = "Bars on a logarithmic axis: the scale of each cell's noise as a share of its exact value, for each method."
+RELATIVE_PLOT_WORDS = (
+    "Bars on a logarithmic axis: the scale of each cell's noise as a share of its exact value, for each method."
+)
 RELATIVE_AXIS = "scale / exact value (%)"
 HOW_SCALES = "(i) scale = (largest sum of what one row changes) / epsilon, the same for all cells. (ii) scale = 2 * (what a row changes by entering or leaving the cell) / epsilon: a row that moves changes two cells, so each has epsilon / 2, however many cells there are. (iii) scale = (largest value - smallest value of the cell) / epsilon."
 
@@ -217,7 +223,9 @@ NOT_A_BOUND = "{largest:,.10g} is the largest value in the data, not a public bo
 
 RICE = "C. M. O'Keefe and A.-S. Charest, Bootstrap Differential Privacy, Transactions on Data Privacy 12 (2019), 1-28: the bootstrap rule, its three methods, and the table of rice farms."
 LAPLACE_SOURCE = "C. Dwork, F. McSherry, K. Nissim and A. Smith, Calibrating Noise to Sensitivity in Private Data Analysis, 2006: the Laplace rule."
-EXACT_SOURCE = "C. L. Canonne, G. Kamath and T. Steinke, The Discrete Gaussian for Differential Privacy, 2020: the exact sampler."
+EXACT_SOURCE = (
+    "C. L. Canonne, G. Kamath and T. Steinke, The Discrete Gaussian for Differential Privacy, 2020: the exact sampler."
+)
 
 CUT_SAID = "{n} values lie beyond the bounds and were cut to them."
 DONE = "{text}\n\n{n} files are in {folder}; only their owner may read them."
