@@ -34,6 +34,9 @@ class Standing(Enum):
         return self is not Standing.INTERNAL
 
 
+# What a holder may declare of data.
+DECLARABLE = (Standing.INTERNAL, Standing.PUBLIC, Standing.SYNTHETIC)
+
 _MARKS = {
     Standing.INTERNAL: phrase(
         "INTERNAL. Computed from a data file: an error beside a noisy answer gives the exact value away. Do not hand it on."
