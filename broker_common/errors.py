@@ -557,6 +557,12 @@ REASONS: Mapping[str, Reason] = {
         "{file} is no document of the policy lab.",
         "Give the folder that 'tripartite lab evaluate', 'table' or 'sensitivity' wrote with --out, as they wrote it.",
     ),
+    "RESULTS_INTERNAL": Reason(
+        InvalidRequestError,
+        "{folder} was computed from a data file that nobody has declared public or synthetic: an assessment is handed on, and it is not.",
+        "If the data are public or synthetic, declare that: 'standing: public' or 'standing: synthetic' in the run file, or --standing, and "
+        "run it again. Otherwise leave the folder out.",
+    ),
     "LAB_NOT_INSTALLED": Reason(
         InvalidRequestError,
         "'tripartite lab' needs '{package}', which is not installed here.",

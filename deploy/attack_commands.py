@@ -10,11 +10,12 @@ import click
 from click.core import ParameterSource
 
 from broker_common.cli import Whole, emit, json_option, say
-from broker_common.errors import ExitCode, InvalidRequestError
+from broker_common.errors import ExitCode
 from deploy.attacks import texts
-from deploy.attacks.arena import Accounting, Wish, opened
+from deploy.attacks.arena import Accounting, Wish
 from deploy.attacks.catalogue import ATTACKS
 from deploy.attacks.findings import FALSE_ALARM, Guesses, Instants, Late, Noise, Report
+from deploy.attacks.running import run, run_all
 
 _ALL = "all"
 _POPULATION = 5_000
@@ -77,7 +78,7 @@ def attack(
     if plot is not None:
         _verify_writable(plot)
     wish = Wish(deployment, population, seed, accounting)
-    reports = _run_all(rounds, wish) if name == _ALL else [asyncio.run(_run(name, rounds, wish))]
+    reports = run_all(rounds, wish, say) if name == _ALL else [asyncio.run(run(name, rounds, wish, say))]
     lines = [_row(report) for report in reports] if name == _ALL else [reports[0].text()]
     text = "\n".join([*lines, texts.ERROR_RATE.format(often=round(1 / FALSE_ALARM))])
     result = _result(name, reports, wish, plot)
@@ -103,36 +104,6 @@ def _verify_writable(file: Path) -> None:
         pass
     if not was_there:
         file.unlink()
-
-
-def _run_all(rounds: int | None, wish: Wish) -> list[Report]:
-    """Every attack that has an object, each as soon as it is through."""
-    reports = []
-    for name, attack in ATTACKS.items():
-        problem = texts.PEOPLE_AS_THEY_ARE if wish.directory and attack.terrain.edit else ""
-        if not problem:
-            try:
-                reports.append(asyncio.run(_run(name, rounds, wish)))
-            except _NoObjectError as error:
-                problem = error.problem
-        say(texts.SKIPPED.format(attack=name, problem=problem) if problem else reports[-1].text())
-    return reports
-
-
-class _NoObjectError(InvalidRequestError):
-    """The policy leaves an attack without an object."""
-
-    def __init__(self, problem: str) -> None:
-        super().__init__("INVALID_VALUE", name=texts.THE_DEPLOYMENT, problem=problem, remedy=texts.OWN_ONLY)
-        self.problem = problem
-
-
-async def _run(name: str, rounds: int | None, wish: Wish) -> Report:
-    attack = ATTACKS[name]
-    async with opened(wish, name, attack.terrain, say) as arena:
-        if problem := attack.problem_with(arena.policy):
-            raise _NoObjectError(problem)
-        return await attack.run(arena, rounds or attack.rounds)
 
 
 def _result(name: str, reports: list[Report], wish: Wish, plot: Path | None) -> dict[str, Any]:

@@ -18,6 +18,8 @@ class Standing(Enum):
     INTERNAL = "internal"
     PUBLIC = "public"
     SYNTHETIC = "synthetic"
+    # What an agency hands on: its policy and its log, and what was computed from data that are public or synthetic.
+    ASSESSMENT = "assessment"
     # Figures of the policy alone: no data file was read.
     NO_DATA = "no data"
 
@@ -32,12 +34,18 @@ class Standing(Enum):
         return self is not Standing.INTERNAL
 
 
+# What a holder may declare of data.
+DECLARABLE = (Standing.INTERNAL, Standing.PUBLIC, Standing.SYNTHETIC)
+
 _MARKS = {
     Standing.INTERNAL: phrase(
         "INTERNAL. Computed from a data file: an error beside a noisy answer gives the exact value away. Do not hand it on."
     ),
     Standing.PUBLIC: phrase("Computed from data that its holder declares public."),
     Standing.SYNTHETIC: phrase("Computed from data that its holder declares synthetic: nobody is in it."),
+    Standing.ASSESSMENT: phrase(
+        "Made from the agency's policy and log, and from nothing else but data that their holder declares public or synthetic."
+    ),
     Standing.NO_DATA: phrase("Computed from the policy alone: no data file was read."),
 }
 

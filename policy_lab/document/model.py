@@ -37,10 +37,11 @@ class Caution:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence, and the command that reproduces it."""
+    """A sentence, and the command that reproduces it; its output holds what is listed in `shows`."""
 
     words: str
     command: str
+    shows: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,12 +32,14 @@ _PARTS = {
 }
 
 
-def write(document: Document, folder: Path, t: Language, *, with_pdf: bool = False) -> list[Path]:
+def write(
+    document: Document, folder: Path, t: Language, *, with_pdf: bool = False, paper: pdf.Paper = "us-letter"
+) -> list[Path]:
     """The document in every form; gives the files, the page first."""
     make_private_folder(folder)
     files = {PAGE_FILE: page.page(document, t).encode(), DOCUMENT_FILE: _json(document)}
     if with_pdf:
-        files[PDF_FILE] = pdf.pdf(document, t)
+        files[PDF_FILE] = pdf.pdf(document, t, paper=paper)
     for block in _blocks(document):
         if isinstance(block, Table):
             files[f"tables/{said.name_of(block.key)}.csv"] = _csv(block, document.standing)

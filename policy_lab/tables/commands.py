@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from broker_common.cli import Whole, emit, json_option, say
 from broker_common.errors import InvalidRequestError
 from broker_common.language import language_of_environment, phrase, said
-from policy_lab.standing import Standing, write_private
+from policy_lab.standing import DECLARABLE, Standing, write_private
 from policy_lab.tables import texts
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 _STATISTICS = ("count", "average", "total")
 _RULES = ("laplace", "bootstrap")
 _METHODS = ("one-sensitivity", "split", "public-membership")
-_STANDINGS = tuple(each.value for each in Standing if each is not Standing.NO_DATA)
+_STANDINGS = tuple(each.value for each in DECLARABLE)
 _MOST_REPLICATES = 100_000
 _LEAST_SAMPLES, _MOST_SAMPLES = 1000, 10_000_000
 _MOST_SEED = 2**31 - 1

@@ -12,7 +12,7 @@ from fakes.deployment import run_here
 
 from deploy import attack_commands
 from deploy.attacks import plots
-from deploy.attacks.arena import Wish
+from deploy.attacks.arena import Say, Wish
 from deploy.attacks.findings import Guesses, Report
 
 BROKEN = Report("neighbour", (Guesses("beyond_budget", 60, 60, 0.5),), 9)
@@ -23,12 +23,12 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The attacks that were made: none is, they all end in the same verdict."""
     names: list[str] = []
 
-    async def attacked(name: str, rounds: int | None, wish: Wish) -> Report:
-        del rounds, wish
+    async def attacked(name: str, rounds: int | None, wish: Wish, say: Say) -> Report:
+        del rounds, wish, say
         names.append(name)
         return BROKEN
 
-    monkeypatch.setattr(attack_commands, "_run", attacked)
+    monkeypatch.setattr(attack_commands, "run", attacked)
     return names
 
 

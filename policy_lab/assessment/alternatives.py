@@ -1,0 +1,139 @@
+"""What else was considered: exact counts, the other accounting, noise before data leave, and what the agency evaluated itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+from broker_common.errors import InvalidRequestError
+from broker_common.language import phrase
+from policy_lab.assessment import cited
+from policy_lab.assessment.facts import Facts
+from policy_lab.document import stored
+from policy_lab.document.model import Bars, Block, Caution, Claim, Document, Heat, Lines, Paragraph, Section, Table
+from policy_lab.figures.figure import FIGURES
+from policy_lab.figures.policy import CAP
+
+# What is true of every document of a kind, whatever its data were.
+_WHY_NOT: Mapping[str, str] = {
+    "evaluate": phrase(
+        "Noise on each record before it leaves an agency needs no trust in whoever counts; the tables show what that costs. Here the agency that counts "
+        "holds the languages anyway, so that noise on the count is enough."
+    ),
+    "as-published": phrase(
+        "No finite epsilon holds for this pipeline as it was published; it is shown to explain why it is no alternative."
+    ),
+    "table": phrase(
+        "A table that is published once answers the questions that it foresees. It was not chosen because each study asks about a group of its own."
+    ),
+    "sensitivity": phrase(
+        "A sensitivity that is estimated, be it from synthetic data, comes with no proof: this method is not differentially private, and it was not chosen for that reason."
+    ),
+}
+
+
+def read_included(folders: Sequence[Path]) -> list[Document]:
+    """The documents of these folders.
+
+    Raises:
+        InvalidRequestError: RESULTS_INTERNAL, one may not be handed on; DOCUMENT_UNREADABLE.
+    """
+    found = []
+    for folder in folders:
+        document = stored.read(folder)
+        if not document.standing.may_be_assessed:
+            raise InvalidRequestError("RESULTS_INTERNAL", folder=str(folder))
+        found.append(document)
+    return found
+
+
+def alternatives(facts: Facts, included: Sequence[Document]) -> Section:
+    """Each alternative, what it would mean, and why it was not chosen."""
+    blocks: list[Block] = [
+        Claim(
+            phrase(
+                "Exact counts have no limit at all: whoever may ask about two groups that differ in one person learns this person's language."
+            ),
+            cited.tested("privacy/test_small_worlds.py", "test_naive_mechanisms_are_bounded_by_nothing"),
+        ),
+        _other_accounting(facts),
+        *_local(facts),
+    ]
+    for number, document in enumerate(included, start=1):
+        blocks += _included(number, document)
+    if not included:
+        blocks.append(
+            Caution(
+                phrase(
+                    "No evaluation on data was included. 'tripartite lab evaluate', 'table' and 'sensitivity' make them, and --include DIR puts them here."
+                )
+            )
+        )
+    return Section("alternatives", phrase("Alternatives, and why not"), blocks)
+
+
+def _other_accounting(facts: Facts) -> Claim:
+    command = cited.explain("accounting", cap=_cap(facts))
+    if facts.policy.accounting == "strict":
+        return Claim(
+            phrase(
+                "With a budget for each person instead of one for everybody, the service would go on after these answers with questions about other people, under the same limit "
+                "for each. It was not chosen: who is left out of a count would follow from what was asked before, and nobody outside would be told."
+            ),
+            command,
+            ("Strict: the service",),
+        )
+    return Claim(
+        phrase(
+            "With one budget for everybody the same limit would hold, and the service would shut down after as many answers as one person's budget pays for, whoever "
+            "they were about. It was not chosen, because it ends the service for all after a few studies."
+        ),
+        command,
+        ("Strict: the service",),
+    )
+
+
+def _local(facts: Facts) -> list[Block]:
+    """Flipped languages beside noise on the count, at the same limit."""
+    figure, cap = FIGURES["local"], _cap(facts)
+    section = figure.draw(figure.values({CAP.key: str(cap)}))
+    table = next(block for block in section.blocks if isinstance(block, Table))
+    return [
+        Claim(
+            phrase(
+                "Each language could be flipped at random before it leaves the census agency. At the same limit of {cap}% the error of a count then grows with the group, as "
+                "the table shows; it was not chosen, because counts of large groups are what studies ask for.",
+                cap=cap,
+            ),
+            cited.explain("local", cap=cap),
+            ("Flipped once",),
+        ),
+        table,
+    ]
+
+
+def _cap(facts: Facts) -> int:
+    """The limit as the lab's figures take it: in whole percent, rounded down, within their bounds."""
+    return min(max(math.floor(100 * Fraction(facts.policy.max_belief)), int(CAP.low)), int(CAP.high))
+
+
+def _included(number: int, document: Document) -> Iterator[Block]:
+    """What an evaluation shows: its cautions, tables and plots, with its standing and its command."""
+    yield Claim(
+        phrase(
+            "Evaluation {number}: {title}. {mark}", number=number, title=document.title, mark=document.standing.mark
+        ),
+        document.command,
+    )
+    kind = next((key for key in _WHY_NOT if document.key == key or document.key.startswith(f"{key}-")), None)
+    if kind is not None:
+        yield Claim(_WHY_NOT[kind], document.command)
+    for section in document.sections:
+        for block in section.blocks:
+            if isinstance(block, Table | Lines | Bars | Heat):
+                yield replace(block, key=f"evaluation-{number}-{block.key}")
+            elif isinstance(block, Caution | Paragraph):
+                yield block

@@ -1,0 +1,131 @@
+"""`lab assessment`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from broker_common.cli import Whole, emit, json_option, say
+from broker_common.errors import InvalidRequestError
+from broker_common.language import LANGUAGES, phrase, said
+from broker_common.language import language as language_of
+from policy_lab.assessment import texts
+
+if TYPE_CHECKING:
+    # What a command needs is imported when it runs (see PLC0415 in pyproject.toml): --help waits for none of it.
+    from broker_common.privacy.policy import Policy
+    from policy_lab.assessment.attacked import Attacked
+    from policy_lab.document.model import Document
+    from policy_lab.document.pdf import Paper
+
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
+_BOTH = "both"
+_PAPERS = ("us-letter", "a4")
+# Where an option's name is not its parameter's.
+_OPTIONS = {"attacks_file": "--attacks", "names": "--attack"}
+_MOST_ROUNDS = 10_000
+# Of what an agency writes about its reasons.
+_MOST_CHARACTERS = 20_000
+
+
+@click.command()
+@click.option("--out", type=_FOLDER, required=True, metavar="DIR", help=texts.OUT_HELP)
+@click.option("--home", type=click.Path(path_type=Path, file_okay=False, exists=True), help=texts.HOME_HELP)
+@click.option("--include", "include", type=_FOLDER, multiple=True, metavar="DIR", help=texts.INCLUDE_HELP)
+@click.option("--reasons", type=_FILE, help=texts.REASONS_HELP)
+@click.option(
+    "--language", type=click.Choice((*LANGUAGES, _BOTH)), default=_BOTH, show_default=True, help=texts.LANGUAGE_HELP
+)
+@click.option("--attacks", "attacks_file", type=_FILE, help=texts.ATTACKS_HELP)
+@click.option("--without-attacks", is_flag=True, help=texts.WITHOUT_HELP)
+@click.option("--attack", "names", multiple=True, metavar="NAME", help=texts.ATTACK_HELP)
+@click.option("--rounds", type=Whole(1, _MOST_ROUNDS), help=texts.ROUNDS_HELP)
+@click.option("--paper", type=click.Choice(_PAPERS), default=_PAPERS[0], show_default=True, help=texts.PAPER_HELP)
+@json_option
+@click.pass_context
+def assessment(
+    context: click.Context,
+    out: Path,
+    home: Path | None,
+    include: tuple[Path, ...],
+    reasons: Path | None,
+    language: str,
+    attacks_file: Path | None,
+    without_attacks: bool,
+    names: tuple[str, ...],
+    rounds: int | None,
+    paper: Paper,
+    as_json: bool,
+) -> None:
+    """Write an assessment to print and sign: what is promised to whom, under which policy, and what remains.
+
+    Every sentence names the command that reproduces it. HTML and tagged PDF, in English and French. Unless --attacks or
+    --without-attacks says otherwise, all attacks are made now, on test deployments of made-up people. See docs/lab/assessment.md.
+    """
+    from policy_lab.assessment.alternatives import read_included
+    from policy_lab.assessment.assessment import make_assessment
+    from policy_lab.assessment.facts import Facts, read_home, usual_policy
+
+    if sum((attacks_file is not None, without_attacks, bool(names) or rounds is not None)) > 1:
+        raise click.UsageError(phrase(texts.ONE_OF), context)
+    # What can be wrong is found before attacks take minutes.
+    included = read_included(include)
+    policy, log = (usual_policy(), None) if home is None else read_home(home)
+    facts = Facts(policy, log, () if reasons is None else _paragraphs(reasons))
+    attacked = None if without_attacks else _attacked(facts.policy, attacks_file, names, rounds)
+    document = make_assessment(facts, included, attacked, _command(context.params))
+    files = _write(document, out, language, paper)
+    shown = said(texts.WRITTEN, folder=str(out), files="\n".join(f"  {file}" for file in files))
+    from policy_lab.document import as_json as json_form
+
+    emit(as_json, {**json_form.value(document), "files": [str(file) for file in files]}, shown)
+
+
+def _paragraphs(file: Path) -> tuple[str, ...]:
+    with file.open("rb") as content:
+        # As many bytes as so many characters have at most.
+        words = content.read(4 * _MOST_CHARACTERS).decode("utf-8", errors="replace")[:_MOST_CHARACTERS]
+    found = tuple(" ".join(paragraph.split()) for paragraph in words.split("\n\n") if paragraph.strip())
+    if not found:
+        raise InvalidRequestError(
+            "INVALID_VALUE", name=str(file), problem=phrase(texts.REASONS_EMPTY), remedy=phrase(texts.REASONS_REMEDY)
+        )
+    return found
+
+
+def _attacked(policy: Policy, file: Path | None, names: Sequence[str], rounds: int | None) -> Attacked:
+    """The attacks of a file, or made now on deployments with the same accounting."""
+    from policy_lab.assessment.attacked import make_attacks, read_attacks
+
+    return read_attacks(file) if file is not None else make_attacks(names, policy.accounting, rounds, say)
+
+
+def _write(document: Document, out: Path, language: str, paper: Paper) -> list[Path]:
+    """In one language, or each in a folder of its own."""
+    from policy_lab.document import stored
+
+    codes = LANGUAGES if language == _BOTH else (language,)
+    return [
+        file
+        for code in codes
+        for file in stored.write(
+            document, out / code if language == _BOTH else out, language_of(code), with_pdf=True, paper=paper
+        )
+    ]
+
+
+def _command(given: Mapping[str, Any]) -> str:
+    """The command that makes the assessment again."""
+    words = ["tripartite", "lab", "assessment", "--out", str(given["out"])]
+    for option in ("home", "include", "reasons", "attacks_file", "names", "rounds"):
+        value = given[option]
+        for each in value if isinstance(value, tuple) else () if value is None else (value,):
+            words += [_OPTIONS.get(option, f"--{option}"), str(each)]
+    words += ["--without-attacks"] if given["without_attacks"] else []
+    words += ["--language", given["language"], "--paper", given["paper"]]
+    return shlex.join(words)

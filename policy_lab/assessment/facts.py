@@ -1,0 +1,96 @@
+"""What an assessment says of one deployment: the policy in force, and what the census agency's log shows to anybody.
+
+Nothing is read that depends on who was in a sample: what an assessment says of answers follows from the log alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker_common.privacy.policy import Policy
+from broker_common.storage.registration import own_card
+from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.membership import log_of, peer_name
+from census_node.opening import CensusHome
+from census_node.operator.policy_commands import policy_in_force
+from deploy.local import Plan
+
+# As `tripartite init` has them where nobody says otherwise.
+_POPULATION = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """A party whose card stands in the log."""
+
+    role: str
+    name: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """How far the log had come: the signed note, and the public key that it is checked with."""
+
+    origin: str
+    size: int
+    note: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """What the log of a census home says."""
+
+    home: Path
+    release: str
+    answers: int
+    is_shut_down: bool
+    policy_hash: str
+    policy_key: str
+    parties: tuple[Party, ...]
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The policy that is assessed, and the log of its census home, if there is one."""
+
+    policy: Policy
+    log: Log | None = None
+    # Why the policy was chosen, in the agency's own words, paragraph by paragraph.
+    reasons: tuple[str, ...] = ()
+
+
+def usual_policy() -> Policy:
+    """The policy that `tripartite init` sets."""
+    return Plan(_POPULATION, seed=1, accounting="per_person", max_belief="0.8").policy()
+
+
+def read_home(home: Path) -> tuple[Policy, Log]:
+    """The policy in force, and what the log says at one instant."""
+    opened = CensusHome(home)
+    with opened.journal() as journal, journal.reading() as state:
+        policy = policy_in_force(state)
+        return policy, _log(home, state, journal.checkpoint(state.size), journal.now())
+
+
+def _log(home: Path, state: CensusState, note: str, now_ms: int) -> Log:
+    own = own_card(state.membership)
+    # A policy in force was adopted, by whose key the log says.
+    assert state.adopted is not None  # noqa: S101 - see above
+    checkpoint = log_of(own, now_ms).verify_checkpoint(note)
+    return Log(
+        home=home,
+        release=state.release,
+        answers=state.answers,
+        is_shut_down=state.shut_down,
+        policy_hash=state.policy_hash,
+        policy_key=state.adopted.key_id,
+        parties=tuple(
+            Party(card.card.role, peer_name(card.card.identity), card.fingerprint)
+            for card in (own, *(peer.card for peer in state.membership.everybody()))
+        ),
+        checkpoint=Checkpoint(checkpoint.origin, checkpoint.size, note, log_of(own, now_ms).to_text()),
+    )
