@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from policy_lab.explain.commands import explain
 from policy_lab.tables.commands import table
 
 
@@ -13,3 +14,4 @@ def lab() -> None:
 
 
 lab.add_command(table)
+lab.add_command(explain)

@@ -123,14 +123,14 @@ def _table(form: list[int], sent: list[int], each: Fraction) -> Table:
         )
 
     return Table(
-        "form",
+        "form-fields",
         phrase("The form, before and after"),
         (
             phrase("Field"),
             phrase("Filled in"),
             phrase("Sensitivity: from bound to bound"),
             phrase("Scale of the noise"),
-            phrase("Sent as it is, %"),
+            phrase("Sent as it is (%)"),
             phrase("Sent"),
         ),
         [row(field, before, after) for field, before, after in zip(FIELDS, form, sent, strict=True)],
@@ -147,7 +147,7 @@ def _noise(form: list[int], each: Fraction) -> Lines:
         raise TypeError("a number's noise is drawn")
     chances = field.chances(value, float(each))
     return Lines(
-        "noise",
+        "form-noise",
         phrase("Height: the chance of every number that may be sent"),
         phrase(
             "The law has its peak at what was filled in. What noise would carry beyond a bound is sent as the bound, so that both ends stand out."
@@ -168,7 +168,7 @@ def _bars(form: list[int], each: Fraction) -> Bars:
     if not isinstance(field, Choice):
         raise TypeError("a choice's chances are drawn")
     return Bars(
-        "choices",
+        "form-choices",
         phrase("Smoking: the chance of every choice that may be sent"),
         phrase("The true choice is kept with the largest chance; each other one is as likely as the next."),
         Axis(phrase("Chance"), low=0.0, high=1.0, is_share=True),
