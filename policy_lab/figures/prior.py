@@ -97,15 +97,13 @@ def _plot(limit: Limit, evidence: Evidence) -> Lines:
         "prior-plot",
         phrase("Belief after all answers, by belief before the first"),
         phrase(
-            "The outer lines are the ceiling, upwards and downwards; the inner ones are averages, if it is true and if it is not. The "
-            "diagonal is belief that no answer has moved."
+            "The outer lines are the ceiling, upwards and downwards; the inner ones are averages, if it is true and if it is not."
         ),
         Axis(phrase("Belief before"), low=0.0, high=1.0, is_share=True),
         Axis(phrase("Belief after"), low=0.0, high=1.0, is_share=True),
         [
             Line(phrase("highest possible"), [(float(each), float(limit.highest(each))) for each in _DRAWN]),
             Line(phrase("on average, if it is true"), [(x, each.if_true) for x, each in typical], "dashes"),
-            Line(phrase("unmoved"), [(0.0, 0.0), (1.0, 1.0)], "dots"),
             Line(phrase("on average, if it is not"), [(x, each.if_false) for x, each in typical], "dashes"),
             Line(phrase("lowest possible"), [(float(each), float(limit.lowest(each))) for each in _DRAWN]),
         ],

@@ -102,14 +102,15 @@ def _by_answers(limit: Limit, scale: int, answers: int, prior: Fraction) -> Line
                 [(n, float(highest_after(n, each, prior))) for n in _spread(most)],
                 "line" if each == scale else "dashes",
             )
-            for each in sorted({*_DRAWN_SCALES, scale})
+            # What is chosen comes first: it is drawn through.
+            for each in (scale, *(each for each in _DRAWN_SCALES if each != scale))
         ],
         [(phrase("the limit"), float(limit.highest(prior)))],
     )
 
 
 def _by_scale(limit: Limit, scale: int) -> Lines:
-    limits = sorted({limit.belief, *map(Fraction, _DRAWN_LIMITS)})
+    others = [each for each in map(Fraction, _DRAWN_LIMITS) if each != limit.belief]
     most = max(50, scale)
     chosen = Line(phrase("chosen"), [(scale, limit.answers(scale))], "dots")
     return Lines(
@@ -128,7 +129,7 @@ def _by_scale(limit: Limit, scale: int) -> Lines:
                     [(each, limit_at(belief).answers(each)) for each in _spread(most) if each],
                     "line" if belief == limit.belief else "dashes",
                 )
-                for belief in limits
+                for belief in (limit.belief, *others)
             ),
             chosen,
         ],
