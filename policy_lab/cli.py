@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from policy_lab.assessment.commands import assessment
+from policy_lab.explain.commands import explain
 from policy_lab.tables.commands import table
 
 
@@ -14,4 +15,5 @@ def lab() -> None:
 
 
 lab.add_command(assessment)
+lab.add_command(explain)
 lab.add_command(table)

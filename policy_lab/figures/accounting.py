@@ -24,7 +24,7 @@ SEED = whole("seed", phrase("Which made-up people and groups"), 1, 1000, 1)
 SETTINGS = (WORKLOAD, QUESTIONS, CAP, SCALE, SEED)
 TITLE = phrase("Who pays for an answer: everybody, or the people in it")
 
-_MARKS = (10, 20, 50, 100, 200, 500, 1000, 2000)
+_MARKS = (10, 20, 50, 100, 150, 200, 300, 400, 500, 700, 1000, 1500, 2000)
 _MOST_POINTS = 60
 
 
@@ -121,7 +121,7 @@ def _verdict(workload: Workload, course: Course, strict: int, questions: int, sc
 def _plot(course: Course, strict: int, questions: int) -> Lines:
     marks = _marks(questions)
     return Lines(
-        "course",
+        "accounting-course",
         phrase("What questions use up"),
         phrase(
             "Under per-person accounting, the share of all people who have nothing left, and the share of those asked about who are left out of the "
@@ -155,14 +155,14 @@ def _table(course: Course, strict: int, questions: int) -> Table:
         {*(mark for mark in _MARKS if mark < questions), questions, *([strict] if 0 < strict < questions else [])}
     )
     return Table(
-        "marks",
+        "accounting-marks",
         phrase("Along the way"),
         (
             phrase("Questions"),
             phrase("Strict: answers given"),
             phrase("Per person: answers given"),
-            phrase("Nothing left, % of all people"),
-            phrase("Left out since the row above, % of those asked about"),
+            phrase("Nothing left (% of all people)"),
+            phrase("Left out since the row above (% of those asked about)"),
         ),
         [
             (

@@ -13,7 +13,7 @@ from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.query.dictionary import nearest
 from policy_lab.document.model import Section
-from policy_lab.figures import accounting, attack, form, local, many_counts, margin, prior, tradeoff
+from policy_lab.figures import accounting, collusion, form, local, many_counts, margin, prior, tradeoff
 from policy_lab.figures.setting import Setting, Values
 
 
@@ -53,7 +53,7 @@ FIGURES: Mapping[str, Figure] = {
         Figure("tradeoff", tradeoff.TITLE, tradeoff.SETTINGS, tradeoff.draw),
         Figure("prior", prior.TITLE, prior.SETTINGS, prior.draw),
         Figure("margin", margin.TITLE, margin.SETTINGS, margin.draw),
-        Figure("attack", attack.TITLE, attack.SETTINGS, attack.draw),
+        Figure("attack", collusion.TITLE, collusion.SETTINGS, collusion.draw),
         Figure("accounting", accounting.TITLE, accounting.SETTINGS, accounting.draw),
         Figure("table", many_counts.TITLE, many_counts.SETTINGS, many_counts.draw),
         Figure("local", local.TITLE, local.SETTINGS, local.draw),

@@ -24,7 +24,7 @@ from policy_lab.document.model import (
     Table,
 )
 from policy_lab.figures import sources
-from policy_lab.figures.form_law import FIELDS, STEPS, Choice, Field, Number, sent_form, uniform_of
+from policy_lab.figures.form_law import FIELDS, HEIGHT, SMOKING, STEPS, Choice, Field, Number, sent_form, uniform_of
 from policy_lab.figures.policy import at_most, up
 from policy_lab.figures.setting import Setting, Values, choice, whole, whole_of
 
@@ -50,7 +50,6 @@ def _setting(field: Field) -> Setting:
 SETTINGS = (EPSILON, *map(_setting, FIELDS), SEED)
 TITLE = phrase("Local noise in three steps: fill in, add noise, send")
 
-_DRAWN_NUMBER, _DRAWN_CHOICE = 1, 3
 _EVEN = Fraction(1, 2)
 _DIGITS = 40
 
@@ -80,7 +79,12 @@ def draw(values: Values) -> Section:
     epsilon, form = Fraction(values[EPSILON.key]), filled_in(values)
     sent = sent_form(form, float(epsilon), uniforms_of(whole_of(values, SEED.key)))
     each = epsilon / len(FIELDS)
-    blocks = (*_verdict(epsilon, each), _table(form, sent, each), _noise(form, each), _bars(form, each))
+    blocks = (
+        *_verdict(epsilon, each),
+        _table(form, sent, each),
+        _noise(form[FIELDS.index(HEIGHT)], each),
+        _bars(form[FIELDS.index(SMOKING)], each),
+    )
     return Section("form", TITLE, blocks, _CITIZEN, _SPECIALIST)
 
 
@@ -119,62 +123,61 @@ def _table(form: list[int], sent: list[int], each: Fraction) -> Table:
             field.sensitivity if isinstance(field, Number) else None,
             field.scale(float(each)) if isinstance(field, Number) else None,
             100 * chances[place],
+            100 * (chances[0] + chances[-1]) if isinstance(field, Number) else None,
             _said(field, after),
         )
 
     return Table(
-        "form",
+        "form-fields",
         phrase("The form, before and after"),
         (
             phrase("Field"),
             phrase("Filled in"),
             phrase("Sensitivity: from bound to bound"),
             phrase("Scale of the noise"),
-            phrase("Sent as it is, %"),
+            phrase("Sent as it is (%)"),
+            phrase("Sent as a bound (%)"),
             phrase("Sent"),
         ),
         [row(field, before, after) for field, before, after in zip(FIELDS, form, sent, strict=True)],
-        (None, 0, 0, 1, 1, 0),
+        (None, 0, 0, 1, 1, 1, 0),
         phrase(
             "Numbers are brought back to the nearer bound and rounded, which costs no privacy. Choices have no scale: they are kept or swapped."
         ),
     )
 
 
-def _noise(form: list[int], each: Fraction) -> Lines:
-    field, value = FIELDS[_DRAWN_NUMBER], form[_DRAWN_NUMBER]
-    if not isinstance(field, Number):
-        raise TypeError("a number's noise is drawn")
-    chances = field.chances(value, float(each))
+def _noise(value: int, each: Fraction) -> Lines:
+    other = HEIGHT.low if HEIGHT.high - value < value - HEIGHT.low else HEIGHT.high
     return Lines(
-        "noise",
+        "form-noise",
         phrase("Height: the chance of every number that may be sent"),
         phrase(
-            "The law has its peak at what was filled in. What noise would carry beyond a bound is sent as the bound, so that both ends stand out."
+            "One line for the height that was filled in, one for the bound that is furthest from it. Nowhere is one of them more than e^epsilon times the "
+            "other: so little does a message tell them apart. The bounds themselves are left out; the table says how often they are sent."
         ),
         Axis(phrase("Sent, cm")),
         Axis(phrase("Chance"), low=0.0, is_share=True),
-        [
-            Line(
-                phrase("filled in: {value}", value=value),
-                list(zip(range(field.low, field.high + 1), chances, strict=True)),
-            ),
-        ],
+        [_law(value, each), _law(other, each)],
     )
 
 
-def _bars(form: list[int], each: Fraction) -> Bars:
-    field, value = FIELDS[_DRAWN_CHOICE], form[_DRAWN_CHOICE]
-    if not isinstance(field, Choice):
-        raise TypeError("a choice's chances are drawn")
+def _law(value: int, each: Fraction) -> Line:
+    chances = HEIGHT.chances(value, float(each))
+    inside = range(HEIGHT.low + 1, HEIGHT.high)
+    return Line(phrase("filled in: {value}", value=value), list(zip(inside, chances[1:-1], strict=True)))
+
+
+def _bars(value: int, each: Fraction) -> Bars:
+    filled_in = [value, *(place for place in range(len(SMOKING.choices)) if place != value)]
     return Bars(
-        "choices",
+        "form-choices",
         phrase("Smoking: the chance of every choice that may be sent"),
-        phrase("The true choice is kept with the largest chance; each other one is as likely as the next."),
+        phrase("Whatever was filled in is kept with the largest chance; each other choice is as likely as the next."),
         Axis(phrase("Chance"), low=0.0, high=1.0, is_share=True),
-        [label for _, label in field.choices],
-        [phrase("filled in: {value}", value=field.choices[value][1])],
-        [field.chances(value, float(each))],
+        [phrase("sent: {value}", value=label) for _, label in SMOKING.choices],
+        [phrase("filled in: {value}", value=SMOKING.choices[place][1]) for place in filled_in],
+        [SMOKING.chances(place, float(each)) for place in filled_in],
     )
 
 

@@ -80,21 +80,20 @@ class Choice:
 
 Field = Number | Choice
 
-FIELDS: tuple[Field, ...] = (
-    Number("age", phrase("Age"), phrase("years"), 18, 100, 47),
-    Number("height", phrase("Height"), phrase("cm"), 120, 220, 171),
-    Number("weight", phrase("Weight"), phrase("kg"), 35, 185, 74),
-    Choice(
-        "smoking",
-        phrase("Smoking"),
-        (("never", phrase("not at all")), ("sometimes", phrase("occasionally")), ("daily", phrase("every day"))),
-    ),
-    Choice(
-        "language",
-        phrase("Mother tongue"),
-        (("french", phrase("French")), ("english", phrase("English")), ("other", phrase("another one"))),
-    ),
+AGE = Number("age", phrase("Age"), phrase("years"), 18, 100, 47)
+HEIGHT = Number("height", phrase("Height"), phrase("cm"), 120, 220, 171)
+WEIGHT = Number("weight", phrase("Weight"), phrase("kg"), 35, 185, 74)
+SMOKING = Choice(
+    "smoking",
+    phrase("Smoking"),
+    (("never", phrase("not at all")), ("sometimes", phrase("occasionally")), ("daily", phrase("every day"))),
 )
+LANGUAGE = Choice(
+    "language",
+    phrase("Mother tongue"),
+    (("french", phrase("French")), ("english", phrase("English")), ("other", phrase("another one"))),
+)
+FIELDS: tuple[Field, ...] = (AGE, HEIGHT, WEIGHT, SMOKING, LANGUAGE)
 
 
 def laplace(scale: float, uniform: float) -> float:

@@ -13,7 +13,7 @@ from broker_common.privacy.table_laplace import margin
 from policy_lab.document.model import Axis, Block, Caution, Cell, Formula, Line, Lines, Paragraph, Section, Table
 from policy_lab.figures import sources
 from policy_lab.figures.margin import SHARE
-from policy_lab.figures.policy import CAP, Limit, limit_of
+from policy_lab.figures.policy import CAP, Limit, limit_of, so_many_questions
 from policy_lab.figures.setting import Values, share_of, whole, whole_of
 from policy_lab.mechanisms.randomised_response import RandomisedResponse
 
@@ -73,10 +73,10 @@ def _verdict(limit: Limit, ways: Ways, questions: int) -> tuple[Block, ...]:
     return (
         Paragraph(
             phrase(
-                "Within a limit of {cap:.0f}%, for {questions:,} questions about one person: noise of scale {scale:,} on each count, {margin:,} either way, "
+                "Within a limit of {cap:.0f}%, for {questions} about one person: noise of scale {scale:,} on each count, {margin:,} either way, "
                 "whatever the group. Or each language flipped once, kept with a chance of {keep:.1f}%, for any number of questions.",
                 cap=float(100 * limit.belief),
-                questions=questions,
+                questions=so_many_questions(questions),
                 scale=ways.scale,
                 margin=ways.central_margin,
                 keep=100 * ways.once.keep,
@@ -104,7 +104,7 @@ def _plot(ways: Ways, share: Fraction) -> Lines:
     decades = round(math.log10(SIZES[-1] / SIZES[0]))
     sizes = [round(SIZES[0] * 10 ** (step / _POINTS_PER_DECADE)) for step in range(decades * _POINTS_PER_DECADE + 1)]
     return Lines(
-        "margins",
+        "local-margins",
         phrase("Margin of a count, 19 times out of 20, by the size of the group"),
         phrase(
             "Noise on the count is a level line. The error of flipped languages grows with the root of the group: below where the lines cross flipping is more "
@@ -128,7 +128,7 @@ def _plot(ways: Ways, share: Fraction) -> Lines:
 
 def _table(ways: Ways, share: Fraction) -> Table:
     return Table(
-        "by_size",
+        "local-sizes",
         phrase("Margins at a share of {share:.1f}%, 19 times out of 20", share=float(100 * share)),
         (
             phrase("People in the group"),
@@ -157,7 +157,7 @@ def _citizen(limit: Limit, ways: Ways, questions: int) -> tuple[Block, ...]:
         Paragraph(
             phrase(
                 "Here is another idea. Before your language leaves the agency a coin is tossed, in secret: {keep:.0f} times out of 100 the list says your true "
-                "language, and otherwise the wrong one. Whoever reads it cannot be surer than {cap:.0f}% about you, however often they look.",
+                "language, and otherwise the wrong one. Whoever reads it, and knew nothing before, cannot be surer than {cap:.0f}% about you, however often they look.",
                 keep=100 * ways.once.keep,
                 cap=float(100 * limit.belief),
             )
@@ -166,10 +166,10 @@ def _citizen(limit: Limit, ways: Ways, questions: int) -> tuple[Block, ...]:
             phrase(
                 "Counts can still be worked out, since everybody knows how often the coin lies. But each person adds a lie of their own, and in a large group the "
                 "lies add up: among 100,000 people the count is off by {local:,.0f}, where one dose of noise on the whole count is off by {central:,}, for each "
-                "of {questions:,} questions. In small groups it is the other way round.",
+                "of {questions}. In small groups it is the other way round.",
                 local=ways.local_margin(ways.once, 100_000, Fraction(1, 8)),
                 central=ways.central_margin,
-                questions=questions,
+                questions=so_many_questions(questions),
             )
         ),
     )

@@ -48,7 +48,7 @@ def _verdict(cells: int, scale: int, limit: Limit) -> Block:
 def _plot(scale: int) -> Lines:
     numbers = range(1, MOST_CELLS + 1)
     return Lines(
-        "margins",
+        "table-margins",
         phrase("Margin of a cell at one charge, by the number of cells"),
         phrase(
             "The margin of a table grows slowly with its cells. That of counts asked one by one grows with their number, since each gets a part of "
@@ -84,7 +84,7 @@ def _table(scale: int, limit: Limit) -> Table:
         )
 
     return Table(
-        "by_cells",
+        "table-cells",
         phrase("Margins at the charge of one count: {units:,} units", units=price(scale)),
         (
             phrase("Cells"),
@@ -116,7 +116,7 @@ def _citizen(cells: int, scale: int) -> tuple[Block, ...]:
             phrase(
                 "The service makes use of that. It adds the noise to the whole table at once, and the table then tells no more about you than a single "
                 "number would. Each line is off by up to {table:,} people instead of {single:,} for a single count; asked one by one for the same "
-                "protection, each would be off by up to {counts:,}.",
+                "protection, each would be off by up to {counts:,}, 19 times out of 20.",
                 table=margin(scale, cells),
                 single=margin(scale),
                 counts=margin(separate_scale(scale, cells)),

@@ -105,7 +105,7 @@ def _verdict(scale: int, share: Fraction) -> tuple[Block, ...]:
 
 def _table(scale: int, share: Fraction, difference: Fraction) -> Table:
     return Table(
-        "by_size",
+        "margin-sizes",
         phrase(
             "The same noise in groups of three sizes, at a share of {share:.1f}%, and for two groups that differ by {points:.1f} points",
             share=float(100 * share),
@@ -115,10 +115,10 @@ def _table(scale: int, share: Fraction, difference: Fraction) -> Table:
             phrase("People in the group"),
             phrase("True count"),
             phrase("Margin, 19 times out of 20"),
-            phrase("Margin, % of the count"),
+            phrase("Margin (% of the count)"),
             phrase("Margin of the share, points"),
-            phrase("Coefficient of variation, %"),
-            phrase("The larger group seems the smaller, %"),
+            phrase("Coefficient of variation (%)"),
+            phrase("The larger group seems the smaller (%)"),
             phrase("Worth reading?"),
         ),
         [_row(scale, size, share, difference) for size in SIZES],
@@ -159,7 +159,7 @@ def _sizes() -> list[int]:
 def _errors(scale: int, share: Fraction) -> Lines:
     give_or_take = margin(scale)
     return Lines(
-        "relative_error",
+        "margin-error",
         phrase("Margin, as part of the count"),
         phrase(
             "The margin is the same number of people everywhere, so that its part of the count falls as the group grows."
@@ -177,7 +177,7 @@ def _errors(scale: int, share: Fraction) -> Lines:
 
 def _orders(scale: int, difference: Fraction) -> Lines:
     return Lines(
-        "wrong_order",
+        "margin-order",
         phrase("How often noise alone turns a difference round"),
         phrase(
             "Two groups of one size differ by so many points. In small ones a coin decides which seems larger; in large ones the truth does."
@@ -199,11 +199,13 @@ def _citizen(scale: int, share: Fraction) -> tuple[Block, ...]:
         Paragraph(
             phrase(
                 "Every answer is wrong on purpose, by up to {margin:,} people, 19 times out of 20. Whether that matters depends on the size of the "
-                "group, not on luck. Among 1,000 patients, {small:,} of whom speak the language, the answer might as well be a guess. Among "
-                "100,000 patients, {large:,} of whom do, nobody notices.",
+                "group, not on luck. Among 1,000 patients, {small:,} of whom speak the language, that is {of_small:.0f}% of the count. Among "
+                "100,000 patients, {large:,} of whom do, it is {of_large:.1f}%.",
                 margin=margin(scale),
                 small=small,
+                of_small=100 * margin(scale) / small,
                 large=large,
+                of_large=100 * margin(scale) / large,
             )
         ),
         Paragraph(

@@ -87,3 +87,8 @@ def so_many_answers(number: int) -> str:
     if number == 0:
         return phrase("no answer")
     return phrase("1 answer") if number == 1 else phrase("{n:,} answers", n=number)
+
+
+def so_many_questions(number: int) -> str:
+    """A number of questions, in words that agree with it."""
+    return phrase("1 question") if number == 1 else phrase("{n:,} questions", n=number)

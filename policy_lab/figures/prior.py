@@ -68,8 +68,8 @@ def _verdict(limit: Limit, scale: int, prior: Fraction, evidence: Evidence) -> t
     return (
         Paragraph(
             phrase(
-                "From {prior:.0f}%, a limit of {cap:.0f}% lets nobody end above {high:.1f}% or below {low:.1f}%. The {answers} that it pays for at "
-                "scale {scale} lead, on average, to {if_true:.1f}% if it is true and to {if_false:.1f}% if it is not.",
+                "From {prior:.0f}%, a limit of {cap:.0f}% lets nobody end above {high:.1f}% or below {low:.1f}%. After {answers} at "
+                "scale {scale}, all that it pays for, belief is {if_true:.1f}% on average if it is true, and {if_false:.1f}% if it is not.",
                 prior=float(100 * prior),
                 cap=float(100 * limit.belief),
                 high=at_most(limit.highest(prior)),
@@ -94,18 +94,16 @@ def _verdict(limit: Limit, scale: int, prior: Fraction, evidence: Evidence) -> t
 def _plot(limit: Limit, evidence: Evidence) -> Lines:
     typical = [(float(prior), typical_from(evidence, prior)) for prior in _DRAWN]
     return Lines(
-        "belief_by_prior",
+        "prior-plot",
         phrase("Belief after all answers, by belief before the first"),
         phrase(
-            "The outer lines are the ceiling, upwards and downwards; the inner ones are averages, if it is true and if it is not. The "
-            "diagonal is belief that no answer has moved."
+            "The outer lines are the ceiling, upwards and downwards; the inner ones are averages, if it is true and if it is not."
         ),
         Axis(phrase("Belief before"), low=0.0, high=1.0, is_share=True),
         Axis(phrase("Belief after"), low=0.0, high=1.0, is_share=True),
         [
             Line(phrase("highest possible"), [(float(each), float(limit.highest(each))) for each in _DRAWN]),
             Line(phrase("on average, if it is true"), [(x, each.if_true) for x, each in typical], "dashes"),
-            Line(phrase("unmoved"), [(0.0, 0.0), (1.0, 1.0)], "dots"),
             Line(phrase("on average, if it is not"), [(x, each.if_false) for x, each in typical], "dashes"),
             Line(phrase("lowest possible"), [(float(each), float(limit.lowest(each))) for each in _DRAWN]),
         ],
@@ -128,7 +126,7 @@ def _table(limit: Limit, scale: int, prior: Fraction, evidence: Evidence) -> Tab
         )
 
     return Table(
-        "by_prior",
+        "prior-table",
         phrase("Belief after {answers} at scale {scale}, in percent", answers=so_many_answers(answers), scale=scale),
         (
             phrase("Before"),
@@ -159,7 +157,7 @@ def _citizen(limit: Limit, evidence: Evidence) -> tuple[Block, ...]:
         ),
         Paragraph(
             phrase(
-                "That is the worst case, which takes very bad luck. Noise goes both ways, and much of it cancels: from heads or tails, whoever "
+                "That is the worst case. Noise goes both ways, and answers contradict each other: from heads or tails, whoever "
                 "collects every answer that is allowed guesses right {right:.0f} times out of 100, where pure guessing is right 50 times. But an "
                 "average is no promise. The ceiling is, for everybody.",
                 right=float(100 * evidence.best_guess_right().high),

@@ -88,7 +88,7 @@ def _verdict(limit: Limit, scale: int, answers: int, prior: Fraction) -> tuple[B
 def _by_answers(limit: Limit, scale: int, answers: int, prior: Fraction) -> Lines:
     most = max(answers, limit.answers(scale), 1)
     return Lines(
-        "belief_by_answers",
+        "tradeoff-answers",
         phrase("Highest belief by the number of answers"),
         phrase(
             "One line for each noise scale. The more answers about one person, the higher belief may get; the more noise, the more slowly. "
@@ -102,18 +102,19 @@ def _by_answers(limit: Limit, scale: int, answers: int, prior: Fraction) -> Line
                 [(n, float(highest_after(n, each, prior))) for n in _spread(most)],
                 "line" if each == scale else "dashes",
             )
-            for each in sorted({*_DRAWN_SCALES, scale})
+            # What is chosen comes first: it is drawn through.
+            for each in (scale, *(each for each in _DRAWN_SCALES if each != scale))
         ],
         [(phrase("the limit"), float(limit.highest(prior)))],
     )
 
 
 def _by_scale(limit: Limit, scale: int) -> Lines:
-    limits = sorted({limit.belief, *map(Fraction, _DRAWN_LIMITS)})
+    others = [each for each in map(Fraction, _DRAWN_LIMITS) if each != limit.belief]
     most = max(50, scale)
     chosen = Line(phrase("chosen"), [(scale, limit.answers(scale))], "dots")
     return Lines(
-        "answers_by_scale",
+        "tradeoff-scales",
         phrase("Answers that a limit pays for, by noise scale"),
         phrase(
             "One line for each limit on belief. Twice the noise pays for twice the answers; a higher limit pays for more of them. The dot "
@@ -128,7 +129,7 @@ def _by_scale(limit: Limit, scale: int) -> Lines:
                     [(each, limit_at(belief).answers(each)) for each in _spread(most) if each],
                     "line" if belief == limit.belief else "dashes",
                 )
-                for belief in limits
+                for belief in (limit.belief, *others)
             ),
             chosen,
         ],
@@ -143,15 +144,15 @@ def _spread(most: int) -> list[int]:
 
 def _table(limit: Limit, scale: int, answers: int, prior: Fraction) -> Table:
     return Table(
-        "by_scale",
+        "tradeoff-table",
         phrase("What each noise scale buys under this limit"),
         (
             phrase("Noise scale"),
             phrase("Margin, 19 times out of 20"),
             phrase("Price, in units of 2^-24 nat"),
             phrase("Answers that the limit pays for"),
-            phrase("Highest belief then, %"),
-            phrase("Highest belief after {answers} without a limit, %", answers=so_many_answers(answers)),
+            phrase("Highest belief then (%)"),
+            phrase("Highest belief after {answers} without a limit (%)", answers=so_many_answers(answers)),
         ),
         [_row(limit, each, answers, prior) for each in sorted({*_USUAL_SCALES, scale})],
         (None, 0, 0, 0, 3, 3),
@@ -177,7 +178,7 @@ def _citizen(limit: Limit, scale: int) -> tuple[Block, ...]:
             phrase(
                 "Suppose that somebody wonders whether you speak French, and knows nothing: heads or tails, 50%. They may ask the service about "
                 "groups that you are in. Before each answer leaves, a random number is added, so that a count is off by up to {margin:,} people, "
-                "19 times out of 20. One answer says almost nothing about you; many together say more.",
+                "19 times out of 20. Each answer says a little about you; many together say more.",
                 margin=margin(scale),
             )
         ),
@@ -196,7 +197,7 @@ def _citizen(limit: Limit, scale: int) -> tuple[Block, ...]:
 _SPECIALIST: tuple[Block, ...] = (
     Paragraph(
         phrase(
-            "The neighbour relation is one person's record: another language, or another value of it. A count has sensitivity 1. Noise of "
+            "The neighbour relation is one person's record: another language, or none of it (with the provisos of ARGUMENT). A count has sensitivity 1. Noise of "
             "scale b is discrete Laplace on the integers, and one answer moves the log-odds by at most 1/b. The bound on adaptive sequences "
             "is the sum, whatever the order and the scales: pure differential privacy, with no delta."
         )

@@ -70,7 +70,7 @@ WORKLOADS = {
             "mixed",
             phrase("groups of every size"),
             phrase(
-                "Groups have from one person in 200 to every second one; small ones are as frequent as large ones, size by size."
+                "Groups have from one person in 200 to every second one; of each order of magnitude there are as many."
             ),
             _mixed,
         ),

@@ -101,10 +101,10 @@ def _plot(limit: Limit, scale: int, found: list[Step], prior: Fraction, is_frenc
 
     start = (0, float(prior))
     return Lines(
-        "posterior",
+        "attack-belief",
         phrase("Belief in 'French', answer by answer"),
         phrase(
-            "The steps are what these made-up answers make the attackers believe. Above and below them are the ceilings of so many answers, which no "
+            "The line in the middle is what these made-up answers make the attackers believe. Above and below it are the ceilings of so many answers, which no "
             "answers can pass; between them the average over all possible noise."
         ),
         Axis(phrase("Answers about the person")),
@@ -123,14 +123,14 @@ def _plot(limit: Limit, scale: int, found: list[Step], prior: Fraction, is_frenc
 
 def _table(scale: int, found: list[Step], prior: Fraction) -> Table:
     return Table(
-        "answers",
+        "attack-answers",
         phrase("The answers, and what the attackers make of them"),
         (
             phrase("Answer"),
             phrase("Noisy count"),
             phrase("Log-odds for 'French', nat"),
-            phrase("Belief in 'French', %"),
-            phrase("Highest possible, %"),
+            phrase("Belief in 'French' (%)"),
+            phrase("Highest possible (%)"),
         ),
         [
             (
@@ -162,7 +162,7 @@ def _citizen(limit: Limit, scale: int) -> tuple[Block, ...]:
         ),
         Paragraph(
             phrase(
-                "Each answer has its own noise, much larger than one person, and pushes their belief a little up or down. Move 'which made-up answers' to "
+                "Each answer has its own noise, and pushes their belief a little up or down. Move 'which made-up answers' to "
                 "see other luck: the line wanders, often the wrong way, and never leaves the funnel. After {answers} the service says no, and at "
                 "{high:.1f}% it is over, for them and for everybody who joins them.",
                 answers=so_many_answers(limit.answers(scale)),
