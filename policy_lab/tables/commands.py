@@ -44,15 +44,24 @@ _EVALUATING = ("seed", "repetitions", "samples", "uniform", "as_published")
 @click.option("--rows", metavar="COLUMN", default="", help=texts.ROWS_HELP)
 @click.option("--columns", metavar="COLUMN", default="", help=texts.COLUMNS_HELP)
 @click.option("--value", metavar="COLUMN", default="", help=texts.VALUE_HELP)
-@click.option("--statistic", type=click.Choice(_STATISTICS), default="count", show_default=True, help=texts.STATISTIC_HELP)
+@click.option(
+    "--statistic", type=click.Choice(_STATISTICS), default="count", show_default=True, help=texts.STATISTIC_HELP
+)
 @click.option("--where", multiple=True, metavar="COLUMN=VALUE", help=texts.WHERE_HELP)
 @click.option("--rule", type=click.Choice(_RULES), default="laplace", show_default=True, help=texts.RULE_HELP)
-@click.option("--method", type=click.Choice(_METHODS), default="one-sensitivity", show_default=True, help=texts.METHOD_HELP)
+@click.option(
+    "--method", type=click.Choice(_METHODS), default="one-sensitivity", show_default=True, help=texts.METHOD_HELP
+)
 @click.option("--bounds", metavar="LOW:HIGH", help=texts.BOUNDS_HELP)
 @click.option("--epsilon", metavar="NUMBER", required=True, help=texts.EPSILON_HELP)
 @click.option("--seed", type=Whole(0, _MOST_SEED), default=1, show_default=True, help=texts.SEED_HELP)
 @click.option(
-    "--replicates", "repetitions", type=Whole(1, _MOST_REPLICATES), default=100, show_default=True, help=texts.REPLICATES_HELP
+    "--replicates",
+    "repetitions",
+    type=Whole(1, _MOST_REPLICATES),
+    default=100,
+    show_default=True,
+    help=texts.REPLICATES_HELP,
 )
 @click.option(
     "--samples", type=Whole(_LEAST_SAMPLES, _MOST_SAMPLES), default=200_000, show_default=True, help=texts.SAMPLES_HELP
@@ -61,7 +70,9 @@ _EVALUATING = ("seed", "repetitions", "samples", "uniform", "as_published")
 @click.option("--as-published", is_flag=True, help=texts.PUBLISHED_HELP)
 @click.option("--release", "is_release", is_flag=True, help=texts.RELEASE_HELP)
 @click.option("--grid", metavar="STEP", help=texts.GRID_HELP)
-@click.option("--standing", type=click.Choice(_STANDINGS), default="internal", show_default=True, help=texts.STANDING_HELP)
+@click.option(
+    "--standing", type=click.Choice(_STANDINGS), default="internal", show_default=True, help=texts.STANDING_HELP
+)
 @click.option("--out", type=_FOLDER, help=texts.OUT_HELP)
 @click.argument("file", type=_FILE)
 @click.pass_context
@@ -95,9 +106,9 @@ def table(
     """
     _verify_together(context)
     # Imported here: they bring the array library along.
-    from policy_lab.mechanisms.limits import checked_bounds, checked_epsilon  # noqa: PLC0415
-    from policy_lab.tables.loading import cells_of  # noqa: PLC0415
-    from policy_lab.tables.question import Question  # noqa: PLC0415
+    from policy_lab.mechanisms.limits import checked_bounds, checked_epsilon
+    from policy_lab.tables.loading import cells_of
+    from policy_lab.tables.question import Question
 
     exact_epsilon = _number("--epsilon", epsilon, texts.EPSILON_REMEDY)
     checked_epsilon(exact_epsilon)
@@ -126,7 +137,7 @@ def table(
     if is_release:
         _tell(as_json, _released(question, cells, grid), out, None)
         return
-    from policy_lab.tables.report import evaluated, replicates_csv  # noqa: PLC0415
+    from policy_lab.tables.report import evaluated, replicates_csv
 
     document, drawn = evaluated(question, cells)
     _tell(as_json, document, out, replicates_csv(question, cells, drawn))
@@ -217,17 +228,18 @@ def _uniform(text: str) -> float:
 
 
 def _released(question: Question, cells: Cells, grid: str | None) -> Document:
-    from policy_lab.tables.release import Grid, SystemBits, released  # noqa: PLC0415
-    from policy_lab.tables.report import released_report  # noqa: PLC0415
+    from policy_lab.tables.release import Grid, SystemBits, released
+    from policy_lab.tables.report import released_report
 
     step = _number("--grid", grid or "1", texts.GRID_REMEDY)
-    return released_report(question, released(question, cells, Grid.checked(step, question, cells), SystemBits()))
+    release = released(question, cells, Grid.checked(step, question, cells), SystemBits())
+    return released_report(question, release, cells)
 
 
 def _tell(as_json: bool, document: Document, out: Path | None, replicates: bytes | None) -> None:
     """Write the folder, if one is given, and show the document."""
-    from policy_lab.document import as_json as json_form  # noqa: PLC0415
-    from policy_lab.document import stored, terminal  # noqa: PLC0415
+    from policy_lab.document import as_json as json_form
+    from policy_lab.document import stored, terminal
 
     t = language_of_environment()
     shown, result = terminal.text(document, t), json_form.value(document)

@@ -41,7 +41,7 @@ class Change:
     @property
     def whole(self) -> Fraction:
         """The sensitivity of the whole table: the sum of what one row changes."""
-        return max(max(self.within), largest_pair(self.across))
+        return max(*self.within, largest_pair(self.across))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,7 @@ class Plan:
     method: Method
     epsilon: Fraction
     as_published: bool
+    bounds: Bounds | None
     # What every value is measured from in totals.
     centre: Fraction
     noisy: Sequence[Noisy]
@@ -119,11 +120,11 @@ def plan(
     scaled = published_scales if as_published else corrected_scales
     if statistic != "average":
         noisy = [_noisy(cells, figure, rule, bounds, lambda change: scaled(change, method, epsilon))]
-        return Plan(statistic, rule, method, epsilon, as_published, Fraction(0), noisy)
+        return Plan(statistic, rule, method, epsilon, as_published, bounds, Fraction(0), noisy)
     is_everybody = not cells.is_part
     if method == "public-membership" or is_everybody:
         noisy = [_noisy(cells, "total", rule, bounds, lambda change: scaled(change, method, epsilon))]
-        return Plan(statistic, rule, method, epsilon, as_published, Fraction(0), noisy)
+        return Plan(statistic, rule, method, epsilon, as_published, bounds, Fraction(0), noisy)
     if centre is None:
         centre = sum(_known(bounds), Fraction(0)) / 2 if rule == "laplace" else Fraction(0)
     about = None if bounds is None else (bounds[0] - centre, bounds[1] - centre)
@@ -132,7 +133,7 @@ def plan(
         _noisy(cells, "total", rule, about, lambda change: scaled(change, method, totals)),
         _noisy(cells, "count", rule, bounds, lambda change: scaled(change, method, counts)),
     ]
-    return Plan(statistic, rule, method, epsilon, as_published, centre, noisy)
+    return Plan(statistic, rule, method, epsilon, as_published, bounds, centre, noisy)
 
 
 def corrected_scales(change: Change, method: Method, epsilon: Fraction) -> Sequence[Fraction]:
@@ -142,9 +143,7 @@ def corrected_scales(change: Change, method: Method, epsilon: Fraction) -> Seque
     if method == "one-sensitivity":
         return [change.whole / epsilon] * len(change.within)
     touched = 2 if len(change.across) > 1 else 1
-    return [
-        max(stays, touched * moves) / epsilon for stays, moves in zip(change.within, change.across, strict=True)
-    ]
+    return [max(stays, touched * moves) / epsilon for stays, moves in zip(change.within, change.across, strict=True)]
 
 
 def published_scales(change: Change, method: Method, epsilon: Fraction) -> Sequence[Fraction]:

@@ -41,6 +41,7 @@ def released_promise(release: Release) -> Section:
         *(_bootstrap_released() if plan.rule == "bootstrap" else _laplace(plan)),
         *_always(plan),
         Caution(refused),
+        *([Caution(phrase(texts.REFUSAL_BARE))] if plan.rule == "bootstrap" else []),
         Paragraph(phrase(texts.FOR_RELEASE)),
     ]
     return _section(plan, blocks)
@@ -69,7 +70,7 @@ def _promise(plan: Plan) -> Block:
     if real is None:
         return Caution(phrase(texts.HOLDS_NOWHERE))
     if real == 0:
-        return Caution(phrase(texts.NOTHING_TO_HIDE))
+        return Caution(phrase(texts.NOTHING_TO_HIDE if plan.rule == "laplace" else texts.NOBODY_DIFFERS))
     if plan.as_published:
         words = phrase(texts.HOLDS_NOT, nominal=float(plan.epsilon), epsilon=float(real))
         return Caution(words)
@@ -91,6 +92,9 @@ def _laplace(plan: Plan) -> Iterator[Block]:
 
 def _bootstrap(plan: Plan, cells: Cells) -> Iterator[Block]:
     yield Caution(phrase(texts.NOT_PRIVATE))
+    bare = sum(scale == 0 and members > 0 for scale, members in zip(plan.main.scales, cells.members, strict=True))
+    if bare:
+        yield Caution(phrase(texts.BARE, n=bare))
     yield Caution(phrase(texts.OUTSIDERS))
     if plan.statistic == "count":
         yield Caution(phrase(texts.SAME_MECHANISM))

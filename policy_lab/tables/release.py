@@ -94,9 +94,7 @@ def _whole_scales(question: Question, cells: Cells, grid: Grid) -> Plan:
     """The plan in steps. Scales are rounded up, which only lowers epsilon."""
     bounds = grid.bounds
     centre = Fraction(floor(sum(bounds) / 2)) if bounds is not None and question.rule == "laplace" else None
-    exact = plan(
-        cells, question.statistic, question.rule, question.method, question.epsilon, bounds, centre=centre
-    )
+    exact = plan(cells, question.statistic, question.rule, question.method, question.epsilon, bounds, centre=centre)
     noisy = [replace(each, scales=[Fraction(ceil(scale)) for scale in each.scales]) for each in exact.noisy]
     return replace(exact, noisy=noisy)
 
@@ -105,9 +103,7 @@ def _unfit(problem: str, remedy: str) -> InvalidRequestError:
     return InvalidRequestError("INVALID_VALUE", name="--grid", problem=phrase(problem), remedy=phrase(remedy))
 
 
-def _answer(
-    plan: Plan, cells: Cells, at: int, grid: Grid, stream: UniformBits
-) -> Fraction | None:
+def _answer(plan: Plan, cells: Cells, at: int, grid: Grid, stream: UniformBits) -> Fraction | None:
     if is_refused(plan, cells, at):
         return None
     drawn = [_drawn(each, plan, cells, at, stream) for each in plan.noisy]
@@ -119,8 +115,8 @@ def _answer(
     if divisor == 0:
         return None
     average = Fraction(drawn[0], divisor) + plan.centre
-    if grid.bounds is not None:
-        average = min(max(average, grid.bounds[0]), grid.bounds[1])
+    if plan.bounds is not None and not plan.counts_are_public:
+        average = min(max(average, plan.bounds[0]), plan.bounds[1])
     return average * grid.step
 
 

@@ -82,6 +82,7 @@ SOURCES = "Sources"
 SETTINGS = "The question"
 SETTING = "Setting"
 GIVEN = "Given"
+WHOLE_TABLE = "all rows"
 STATISTIC = "Statistic"
 VALUES = "Values"
 TABLE_ROWS = "Rows of the table"
@@ -106,6 +107,13 @@ NAMES = {
     "split": "(ii) epsilon split over cells",
     "public-membership": "(iii) cell membership is public",
 }
+SHORT = {
+    "laplace": "Laplace",
+    "bootstrap": "bootstrap",
+    "one-sensitivity": "(i)",
+    "split": "(ii)",
+    "public-membership": "(iii)",
+}
 BETWEEN = "{low} to {high}"
 
 NEIGHBOURS = {
@@ -119,13 +127,17 @@ HOLDS = "The promise: whatever somebody knows about the other rows, no answer is
 HOLDS_NOT = "The method is named with epsilon {nominal:,.4g}. Under these neighbours its epsilon is {epsilon:,.4g}."
 HOLDS_NOWHERE = "No epsilon holds: a cell is published without noise although one row can change it."
 NOTHING_TO_HIDE = "No row can change this answer: the number of rows is public. It is published without noise."
+NOBODY_DIFFERS = "No row of this file can change this answer. The rule publishes it without noise, whatever it tells."
+BARE = "Cells published without noise: {n}. All rows that the rule lets be there have one value, so it sees nothing to hide. Everybody reads that value."
 HOLDS_IF_PUBLIC = "What is printed as published holds only if cell membership is public."
 MEMBERSHIP = "It does not apply to cell membership: nobody is promised that others cannot tell which cell they are in, nor how many are in it."
 NOT_PRIVATE = "This is not differential privacy. The bootstrap rule bounds what one row can change by the rows of this very file, so its noise is computed from the data."
 OUTSIDERS = "It does not apply to people outside the data. Only files made of this file's rows are compared: a file with anybody else's row is not among them."
 JOINERS = "It does not apply to outliers who join. Towards somebody who joins with {times} times the largest value of the file, this noise has epsilon {epsilon:,.4g}."
 JOINERS_NOWHERE = "It does not apply to outliers who join: a cell without noise shows at once that somebody joined."
-JOINERS_RELEASED = "It does not apply to outliers who join: the larger their value, the surer others can be that they are there."
+JOINERS_RELEASED = (
+    "It does not apply to outliers who join: the larger their value, the surer others can be that they are there."
+)
 MECHANISM = "It does not apply once the mechanism is published. Sensitivities are values of this file: without the row with the largest value the whole table has sensitivity {without:,.10g} instead of {now:,.10g}. Whoever learns the scale of the noise learns whether that row is there."
 MECHANISM_RELEASED = "It does not apply once the mechanism is published: the scale of the noise is a value of this file. It is not printed here. Do not hand it on, nor anything that it can be computed from."
 SAME_MECHANISM = "It does not apply once the mechanism is published: its sensitivities are values of this file."
@@ -133,10 +145,16 @@ CLAMPED = "People whose value lies beyond the bounds are protected as everybody 
 PEOPLE = "It protects a row, not a person. A person or a farm with several rows has as many times the epsilon."
 LABELS = "It does not cover which labels occur. Rows and columns of the table are the labels in the file."
 AGAIN = "Each further answer about the same rows adds its own epsilon. This command keeps no account of that."
-FOR_EVALUATION = "The noise comes from a seeded generator of floating-point numbers. It is for evaluation, never for release."
+FOR_EVALUATION = (
+    "The noise comes from a seeded generator of floating-point numbers. It is for evaluation, never for release."
+)
 BY_HAND = "The noise was made from a uniform number that is given above. Whoever knows that number takes the noise away. Two answers made with the same number at different epsilons give the exact value even to somebody who does not know it."
 FOR_RELEASE = "The noise comes from the product's exact sampler of whole numbers and the operating system's randomness. Nobody can draw it again. Values were rounded to the grid before they were counted."
-REFUSAL = "{n} cells are refused: they have one or two members, or would be published without noise. A refusal itself tells something: the cell is not empty, and it is small. The promise does not cover that."
+REFUSAL = "Refused cells: {n}. A cell of one or two members is refused, and the refusal itself tells something: the cell is not empty, and it is small. The promise does not cover that."
+REFUSAL_NOBODY_DIFFERS = (
+    "No row of this file can change this answer. The rule publishes it without noise, whatever it tells."
+)
+BARE = "A cell whose members all have one value is refused as well: this rule would publish it without noise."
 REFUSAL_NONE = "No cell was refused. Cells of one or two members would have been, and that none was refused tells something too: no cell has one or two members. The promise does not cover that."
 CITIZEN_LAPLACE = "Each number was changed by a random amount. The amount is so large that the row of one person, whatever it says within the bounds, hardly shows."
 CITIZEN_BOOTSTRAP = "Each number was changed by a random amount. The amount is chosen by looking at the people in the file: it hides each of them among the others there. It does not hide somebody who is unlike all of them."
@@ -146,17 +164,15 @@ LIKELIHOOD_WORDS = "The probability of any set of answers under one file is at m
 
 OF_COUNTS = "Counts: what one row can change, and the noise"
 OF_TOTALS = "Totals: what one row can change, and the noise"
-CENTRED = "Totals of averages are sums of distances from the middle of the bounds, {centre:,.10g}; half of epsilon goes to them and half to the counts that divide them."
-HALVES = "Half of epsilon goes to the totals and half to the counts that divide them."
+CENTRED = "The totals are sums of distances from the middle of the bounds, {centre:,.10g}. Half of epsilon goes to them and half to the counts that divide them. The quotient is cut to the bounds, and it has a bias."
+HALVES = "Half of epsilon goes to the totals and half to the counts that divide them. The quotient has a bias."
 DIVIDED = "An average is its total divided by the public number of members, so its sensitivity is that of the total divided by that number."
 WHOLE = "The whole table has sensitivity {whole:,.10g}. One row that leaves a cell and enters another changes both; the two cells that count most are {first} and {second}."
-WHOLE_ONE = "The whole table has sensitivity {whole:,.10g}."
 NO_GAIN = "Gain compares with the largest value of the file, {largest:,.10g}. That is not a public bound: it is a value of somebody in the file."
 GAIN_OF_BOUNDS = "Gain compares with the public bounds: it says how many times smaller the noise of one cell is."
 CELL = "Cell"
 MEMBERS = "Members"
 EXACT = "Exact"
-CENTRED_TOTAL = "Exact, from the middle"
 ALONE = "Sensitivity of the cell"
 OF_AVERAGE = "Sensitivity of the average"
 SCALE = "Scale of the noise"
@@ -170,7 +186,9 @@ MEAN_RELATIVE = "Mean relative noise (%)"
 NO_EPSILON = "none holds"
 REAL = "Epsilon under the neighbours"
 RELATIVE_PLOT = "Relative noise of each cell, by method"
-RELATIVE_PLOT_WORDS = "Bars on a logarithmic axis: the scale of each cell's noise as a share of its exact value, for each method."
+RELATIVE_PLOT_WORDS = (
+    "Bars on a logarithmic axis: the scale of each cell's noise as a share of its exact value, for each method."
+)
 RELATIVE_AXIS = "scale / exact value (%)"
 HOW_SCALES = "(i) scale = (largest sum of what one row changes) / epsilon, the same for all cells. (ii) scale = 2 * (what a row changes by entering or leaving the cell) / epsilon: a row that moves changes two cells, so each has epsilon / 2, however many cells there are. (iii) scale = (largest value - smallest value of the cell) / epsilon."
 
@@ -185,10 +203,10 @@ DEVIATION = "Standard deviation"
 LAW = "By law"
 ERROR = "Mean absolute error"
 RELATIVE_ERROR = "Error / exact (%)"
-REPLICATES_PLOT = "Replicates: noise in percent of the exact value"
-REPLICATES_WORDS = "Each dot is one replicate of one cell: noisy value less exact value, in percent of the exact value. Cells stand in the order of the table above."
+REPLICATES_PLOT = "Replicates: size of the noise in percent of the exact value"
+REPLICATES_WORDS = "Each dot is one replicate of one cell, on a logarithmic axis: how far the noisy value is from the exact one, in percent of the exact one. Cells stand in the order of the table above, and the dots of a cell in the order in which they were drawn."
 CELL_NUMBER = "cell, in the order of the table"
-NOISE_PERCENT = "noise (% of the exact value)"
+NOISE_PERCENT = "size of the noise (% of the exact value)"
 REPLICATE = "Replicates"
 
 AS_PRINTED = "Figures as published, and corrected"
@@ -212,12 +230,14 @@ IF_NOT_PUBLIC = "(iii), if membership is not public"
 CORRECTED_TABLE = "The corrected methods"
 WHY_CELLS = "A row of one cell may be replaced by a row of another. The cell that it enters gains the row's whole value, not a difference of two values of that cell. So the sensitivity of a cell is its largest value."
 WHY_WHOLE = "The whole table has sensitivity {whole:,.10g} = {first:,.10g} + {second:,.10g}: the row with the largest value of {from_cell} is replaced by the one of {to_cell}. The published one is {published:,.10g}."
-WHY_HALF = "Method (ii) gives each of {cells} cells epsilon / {cells}. One row changes two cells at most, so epsilon / 2 a cell is enough: the published noise is too large there for most cells, although its sensitivities are too small."
+WHY_HALF = "Method (ii) gives each of {cells} cells epsilon / {cells}. One row changes two cells at most, so epsilon / 2 a cell is enough."
 NOT_A_BOUND = "{largest:,.10g} is the largest value in the data, not a public bound. The gain compares one number from the data with another."
 
 RICE = "C. M. O'Keefe and A.-S. Charest, Bootstrap Differential Privacy, Transactions on Data Privacy 12 (2019), 1-28: the bootstrap rule, its three methods, and the table of rice farms."
 LAPLACE_SOURCE = "C. Dwork, F. McSherry, K. Nissim and A. Smith, Calibrating Noise to Sensitivity in Private Data Analysis, 2006: the Laplace rule."
-EXACT_SOURCE = "C. L. Canonne, G. Kamath and T. Steinke, The Discrete Gaussian for Differential Privacy, 2020: the exact sampler."
+EXACT_SOURCE = (
+    "C. L. Canonne, G. Kamath and T. Steinke, The Discrete Gaussian for Differential Privacy, 2020: the exact sampler."
+)
 
 CUT_SAID = "{n} values lie beyond the bounds and were cut to them."
 DONE = "{text}\n\n{n} files are in {folder}; only their owner may read them."

@@ -44,9 +44,7 @@ def stayed(noisy: Sequence[Noisy], samples: int, random: np.random.Generator) ->
         for cell in range(len(noisy[0].scales))
     ]
     cell = int(np.argmax(losses))
-    return _told_apart(
-        [(float(each.change.within[cell]), float(each.scales[cell])) for each in noisy], samples, random
-    )
+    return _told_apart([(float(each.change.within[cell]), float(each.scales[cell])) for each in noisy], samples, random)
 
 
 def _told_apart(steps: Sequence[tuple[float, float]], samples: int, random: np.random.Generator) -> FromBelow:
