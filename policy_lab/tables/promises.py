@@ -16,6 +16,7 @@ from policy_lab.tables.release import Release
 
 # How many times the largest value of the file an outlier has who joins.
 _OUTLIER = 10
+_LIKELIHOOD = "P(M(D) ∈ S) ≤ e^ε · P(M(D') ∈ S)"
 
 
 def evaluated_promise(question: Question, plan: Plan, cells: Cells) -> Section:
@@ -61,7 +62,7 @@ def _section(plan: Plan, blocks: Sequence[Block]) -> Section:
     citizen = [Paragraph(phrase(texts.CITIZEN_LAPLACE if plan.rule == "laplace" else texts.CITIZEN_BOOTSTRAP))]
     if plan.method == "public-membership":
         citizen.append(Paragraph(phrase(texts.CITIZEN_PUBLIC)))
-    specialist = [Formula(texts.LIKELIHOOD, phrase(texts.LIKELIHOOD_WORDS))]
+    specialist = [Formula(_LIKELIHOOD, phrase(texts.LIKELIHOOD_WORDS))]
     return Section("promise", texts.PROMISE, blocks, citizen=citizen, specialist=specialist)
 
 

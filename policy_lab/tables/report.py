@@ -37,6 +37,8 @@ _KEY = "table"
 _DIGITS = 2
 # The dots of a cell take so much of its place.
 _DOTS_WIDTH = 0.6
+# More could not be told apart, and the page would be slow.
+_MOST_DOTS = 3000
 
 
 def evaluated(question: Question, cells: Cells) -> tuple[Document, NDArray[np.float64]]:
@@ -182,13 +184,14 @@ def _plotted(truth: NDArray[np.float64], drawn: NDArray[np.float64]) -> Iterator
     places = [at for at, exact in enumerate(truth) if exact and np.isfinite(exact)]
     if not places:
         return
+    drawn = drawn[: max(1, _MOST_DOTS // len(places))]
     points = list(_points(truth, drawn, places))
     if not points:
         return
     yield Lines(
         "replicates-plot",
         texts.REPLICATES_PLOT,
-        texts.REPLICATES_WORDS,
+        phrase(texts.REPLICATES_WORDS, n=len(drawn)),
         Axis(texts.CELL_NUMBER, low=0.5, high=len(truth) + 0.5),
         Axis(texts.NOISE_PERCENT, is_log=True),
         [Line(texts.REPLICATE, points, "dots")],

@@ -22,7 +22,7 @@ def sensitivities(question: Question, plan: Plan, cells: Cells) -> Section:
     blocks: list[Block] = [_figures(question, plan, each, cells) for each in plan.noisy]
     blocks += _remarks(question, plan, cells)
     blocks += _compared(question, cells)
-    specialist = [Formula("scale = sensitivity / epsilon", phrase(texts.HOW_SCALES))]
+    specialist = [Formula("b = Δ / ε", phrase(texts.HOW_SCALES))]
     return Section("sensitivities", texts.SENSITIVITIES, blocks, specialist=specialist)
 
 

@@ -33,6 +33,7 @@ from census_node.linking import texts as linking_texts
 from deploy import texts as deploy_texts
 from health_node import texts as health_texts
 from policy_lab.document import texts as document_texts
+from policy_lab.tables import texts as table_texts
 from researcher_node import estimate_texts
 from researcher_node import texts as researcher_texts
 from researcher_node.checking import Outcome
@@ -59,6 +60,7 @@ TEXTS = (
         researcher_texts,
         estimate_texts,
         study_texts,
+        table_texts,
     ),
 )
 # Help of commands is English, as the library's own words in it are; lines of a log and what a log holds are English, too.
