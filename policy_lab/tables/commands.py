@@ -33,6 +33,7 @@ _STANDINGS = tuple(each.value for each in Standing if each is not Standing.NO_DA
 _MOST_REPLICATES = 100_000
 _LEAST_SAMPLES, _MOST_SAMPLES = 1000, 10_000_000
 _MOST_SEED = 2**31 - 1
+# An exact fraction with a larger exponent would be slow, and no figure has one.
 _LARGEST_EXPONENT = 100
 _REPLICATES_FILE = "replicates.csv"
 # Options that mean something in an evaluation only.
@@ -199,8 +200,10 @@ def _number(name: str, text: str, remedy: str) -> Fraction:
         value = Decimal("NaN")
     if not value.is_finite() or "_" in text:
         raise InvalidRequestError("INVALID_VALUE", name=name, problem=phrase(texts.NOT_A_NUMBER), remedy=phrase(remedy))
-    # A fraction of 10**308 would be exact, and slow: no figure is that large, and none as small.
-    return Fraction(value) if abs(value.adjusted()) <= _LARGEST_EXPONENT else Fraction(float(value))
+    if value and abs(value.adjusted()) > _LARGEST_EXPONENT:
+        problem = phrase(texts.FAR_TOO)
+        raise InvalidRequestError("INVALID_VALUE", name=name, problem=problem, remedy=phrase(remedy))
+    return Fraction(value)
 
 
 def _bounds(text: str) -> tuple[Fraction, Fraction]:

@@ -180,17 +180,17 @@ def moving_cells(noisy: Sequence[Noisy]) -> tuple[int, ...]:
     return tuple(sorted(range(len(moves)), key=lambda at: (-moves[at], at))[:2])
 
 
-def outlier_epsilon(noisy: Noisy, value: Fraction) -> Fraction | None:
-    """The epsilon towards somebody from outside the file who joins with this value, in the cell with the least noise."""
+def outlier_epsilon(noisy: Noisy, cells: Cells, value: Fraction) -> Fraction | None:
+    """The largest epsilon towards somebody from outside the file who takes a row's place with this value, in any cell."""
     if min(noisy.scales) == 0:
         return None
-    quietest = min(range(len(noisy.scales)), key=noisy.scales.__getitem__)
-    left = [
-        moved / scale
-        for at, (moved, scale) in enumerate(zip(noisy.change.across, noisy.scales, strict=True))
-        if at != quietest
-    ]
-    return abs(value) / noisy.scales[quietest] + max(left, default=Fraction(0))
+    left = [moved / scale for moved, scale in zip(noisy.change.across, noisy.scales, strict=True)]
+    most = sorted(range(len(left)), key=left.__getitem__, reverse=True)[:2]
+    losses = []
+    for at, ((low, high), scale) in enumerate(zip(cells.ranges, noisy.scales, strict=True)):
+        losses.append(max(abs(value - low), abs(value - high)) / scale)
+        losses += [abs(value) / scale + left[other] for other in most if other != at]
+    return max(losses)
 
 
 def _noisy(

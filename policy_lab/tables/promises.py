@@ -100,11 +100,15 @@ def _bootstrap(plan: Plan, cells: Cells) -> Iterator[Block]:
     if plan.statistic == "count":
         yield Caution(phrase(texts.SAME_MECHANISM))
         return
-    joining = outlier_epsilon(plan.main, _OUTLIER * cells.largest)
+    value = _OUTLIER * cells.largest
+    if plan.bounds is not None:
+        # Any larger value is cut.
+        value = min(value, max(map(abs, plan.bounds)))
+    joining = outlier_epsilon(plan.main, cells, value)
     if joining is None:
         yield Caution(phrase(texts.JOINERS_NOWHERE))
     else:
-        yield Caution(phrase(texts.JOINERS, times=_OUTLIER, epsilon=float(joining)))
+        yield Caution(phrase(texts.JOINERS, value=float(value), epsilon=float(joining)))
     now, without = _whole(plan, cells), _whole(plan, without_largest(cells))
     if now == without:
         yield Caution(phrase(texts.SAME_MECHANISM))
