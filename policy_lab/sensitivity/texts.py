@@ -17,9 +17,7 @@ NAMES_TWICE = "two columns have the same name: {columns}."
 OTHER_WIDTH = "the row has {found} cells, and the first line names {expected} columns."
 OTHER_WIDTH_REMEDY = "Give each row a cell for each column; a missing value is ?."
 NO_NUMBER = "the column {column} has cells that are not numbers, in lines {lines}."
-NO_NUMBER_REMEDY = (
-    "Write ? where a value is missing. If {column} holds no numbers, name the columns that do (--column), or leave it out (--without)."
-)
+NO_NUMBER_REMEDY = "Write ? where a value is missing. If {column} holds no numbers, name the columns that do (--column), or leave it out (--without)."
 NO_VALUES = "the column {column} has no value in any row."
 NO_VALUES_REMEDY = "Leave it out."
 NO_NUMBERS = "it has no column of numbers."

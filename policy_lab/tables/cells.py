@@ -35,7 +35,7 @@ class Cells:
     @property
     def names(self) -> Sequence[str]:
         """One name for each cell."""
-        return [" / ".join(label for label in pair if label) or "*" for pair in self.labels]
+        return [" / ".join(label for label in pair if label) for pair in self.labels]
 
     @property
     def members(self) -> Sequence[int]:

@@ -33,6 +33,7 @@ _STANDINGS = tuple(each.value for each in DECLARABLE)
 _MOST_REPLICATES = 100_000
 _LEAST_SAMPLES, _MOST_SAMPLES = 1000, 10_000_000
 _MOST_SEED = 2**31 - 1
+# An exact fraction with a larger exponent would be slow, and no figure has one.
 _LARGEST_EXPONENT = 100
 _REPLICATES_FILE = "replicates.csv"
 # Options that mean something in an evaluation only.
@@ -106,9 +107,9 @@ def table(
     """
     _verify_together(context)
     # Imported here: they bring the array library along.
-    from policy_lab.mechanisms.limits import checked_bounds, checked_epsilon  # noqa: PLC0415
-    from policy_lab.tables.loading import cells_of  # noqa: PLC0415
-    from policy_lab.tables.question import Question  # noqa: PLC0415
+    from policy_lab.mechanisms.limits import checked_bounds, checked_epsilon
+    from policy_lab.tables.loading import cells_of
+    from policy_lab.tables.question import Question
 
     exact_epsilon = _number("--epsilon", epsilon, texts.EPSILON_REMEDY)
     checked_epsilon(exact_epsilon)
@@ -137,7 +138,7 @@ def table(
     if is_release:
         _tell(as_json, _released(question, cells, grid), out, None)
         return
-    from policy_lab.tables.report import evaluated, replicates_csv  # noqa: PLC0415
+    from policy_lab.tables.report import evaluated, replicates_csv
 
     document, drawn = evaluated(question, cells)
     _tell(as_json, document, out, replicates_csv(question, cells, drawn))
@@ -199,8 +200,10 @@ def _number(name: str, text: str, remedy: str) -> Fraction:
         value = Decimal("NaN")
     if not value.is_finite() or "_" in text:
         raise InvalidRequestError("INVALID_VALUE", name=name, problem=phrase(texts.NOT_A_NUMBER), remedy=phrase(remedy))
-    # A fraction of 10**308 would be exact, and slow: no figure is that large, and none as small.
-    return Fraction(value) if abs(value.adjusted()) <= _LARGEST_EXPONENT else Fraction(float(value))
+    if value and abs(value.adjusted()) > _LARGEST_EXPONENT:
+        problem = phrase(texts.FAR_TOO)
+        raise InvalidRequestError("INVALID_VALUE", name=name, problem=problem, remedy=phrase(remedy))
+    return Fraction(value)
 
 
 def _bounds(text: str) -> tuple[Fraction, Fraction]:
@@ -228,17 +231,18 @@ def _uniform(text: str) -> float:
 
 
 def _released(question: Question, cells: Cells, grid: str | None) -> Document:
-    from policy_lab.tables.release import Grid, SystemBits, released  # noqa: PLC0415
-    from policy_lab.tables.report import released_report  # noqa: PLC0415
+    from policy_lab.tables.release import Grid, SystemBits, released
+    from policy_lab.tables.report import released_report
 
     step = _number("--grid", grid or "1", texts.GRID_REMEDY)
-    return released_report(question, released(question, cells, Grid.checked(step, question, cells), SystemBits()))
+    release = released(question, cells, Grid.checked(step, question, cells), SystemBits())
+    return released_report(question, release, cells)
 
 
 def _tell(as_json: bool, document: Document, out: Path | None, replicates: bytes | None) -> None:
     """Write the folder, if one is given, and show the document."""
-    from policy_lab.document import as_json as json_form  # noqa: PLC0415
-    from policy_lab.document import stored, terminal  # noqa: PLC0415
+    from policy_lab.document import as_json as json_form
+    from policy_lab.document import stored, terminal
 
     t = language_of_environment()
     shown, result = terminal.text(document, t), json_form.value(document)

@@ -50,10 +50,14 @@ def _figures(noisy: Noisy, plan: Plan, cells: Cells) -> NDArray[np.float64]:
 
 
 def _answers(plan: Plan, cells: Cells, figures: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """What is published of the noisy figures. An average whose noisy count is below one member is divided by one."""
+    """The answers that the noisy figures make: a noisy count below one member divides by one, a quotient is cut to the bounds."""
     if plan.statistic != "average":
         return figures[0]
     members = np.array(cells.members, dtype=np.float64)
     if plan.counts_are_public:
         return figures[0] / np.where(members > 0, members, np.nan)
-    return figures[0] / np.maximum(figures[1], 1.0) + float(plan.centre)
+    quotients = figures[0] / np.maximum(figures[1], 1.0) + float(plan.centre)
+    if plan.bounds is None:
+        return quotients
+    low, high = map(float, plan.bounds)
+    return np.clip(quotients, low, high)

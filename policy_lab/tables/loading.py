@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from policy_lab.tables import texts
 from policy_lab.tables.cells import Cells, tabulated
+from policy_lab.tables.plan import Bounds
 from policy_lab.tables.question import Question
 from policy_lab.tables.reading import Columns, read
 
@@ -34,7 +36,7 @@ def cells_of(question: Question, path: Path) -> Cells:
     if not kept.any():
         _refuse(path, phrase(texts.NO_ROWS), phrase(texts.NO_ROWS_REMEDY))
     values = columns.numbers(question.value)[kept] if question.value else np.zeros(int(kept.sum()))
-    cut = values if question.bounds is None else np.clip(values, *map(float, question.bounds))
+    cut = _cut(values, question.bounds)
     rows, across = (_labels(columns, name, kept) for name in (question.rows, question.columns))
     cells = len(set(rows or [""])) * len(set(across or [""]))
     if cells > _MOST_CELLS:
@@ -50,7 +52,14 @@ def cells_of(question: Question, path: Path) -> Cells:
     )
 
 
-def _labels(columns: Columns, name: str, kept: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> list[str] | None:
+def _cut(values: NDArray[np.float64], bounds: Bounds | None) -> NDArray[np.float64]:
+    if bounds is None:
+        return values
+    low, high = map(float, bounds)
+    return np.clip(values, low, high)
+
+
+def _labels(columns: Columns, name: str, kept: NDArray[np.bool_]) -> list[str] | None:
     return list(compress(columns.labels(name), kept)) if name else None
 
 

@@ -41,7 +41,7 @@ class Change:
     @property
     def whole(self) -> Fraction:
         """The sensitivity of the whole table: the sum of what one row changes."""
-        return max(max(self.within), largest_pair(self.across))
+        return max(*self.within, largest_pair(self.across))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,7 @@ class Plan:
     method: Method
     epsilon: Fraction
     as_published: bool
+    bounds: Bounds | None
     # What every value is measured from in totals.
     centre: Fraction
     noisy: Sequence[Noisy]
@@ -119,11 +120,11 @@ def plan(
     scaled = published_scales if as_published else corrected_scales
     if statistic != "average":
         noisy = [_noisy(cells, figure, rule, bounds, lambda change: scaled(change, method, epsilon))]
-        return Plan(statistic, rule, method, epsilon, as_published, Fraction(0), noisy)
+        return Plan(statistic, rule, method, epsilon, as_published, bounds, Fraction(0), noisy)
     is_everybody = not cells.is_part
     if method == "public-membership" or is_everybody:
         noisy = [_noisy(cells, "total", rule, bounds, lambda change: scaled(change, method, epsilon))]
-        return Plan(statistic, rule, method, epsilon, as_published, Fraction(0), noisy)
+        return Plan(statistic, rule, method, epsilon, as_published, bounds, Fraction(0), noisy)
     if centre is None:
         centre = sum(_known(bounds), Fraction(0)) / 2 if rule == "laplace" else Fraction(0)
     about = None if bounds is None else (bounds[0] - centre, bounds[1] - centre)
@@ -132,7 +133,7 @@ def plan(
         _noisy(cells, "total", rule, about, lambda change: scaled(change, method, totals)),
         _noisy(cells, "count", rule, bounds, lambda change: scaled(change, method, counts)),
     ]
-    return Plan(statistic, rule, method, epsilon, as_published, centre, noisy)
+    return Plan(statistic, rule, method, epsilon, as_published, bounds, centre, noisy)
 
 
 def corrected_scales(change: Change, method: Method, epsilon: Fraction) -> Sequence[Fraction]:
@@ -179,17 +180,17 @@ def moving_cells(noisy: Sequence[Noisy]) -> tuple[int, ...]:
     return tuple(sorted(range(len(moves)), key=lambda at: (-moves[at], at))[:2])
 
 
-def outlier_epsilon(noisy: Noisy, value: Fraction) -> Fraction | None:
-    """The epsilon towards somebody from outside the file who joins with this value, in the cell with the least noise."""
+def outlier_epsilon(noisy: Noisy, cells: Cells, value: Fraction) -> Fraction | None:
+    """The largest epsilon towards somebody from outside the file who takes a row's place with this value, in any cell."""
     if min(noisy.scales) == 0:
         return None
-    quietest = min(range(len(noisy.scales)), key=noisy.scales.__getitem__)
-    left = [
-        moved / scale
-        for at, (moved, scale) in enumerate(zip(noisy.change.across, noisy.scales, strict=True))
-        if at != quietest
-    ]
-    return abs(value) / noisy.scales[quietest] + max(left, default=Fraction(0))
+    left = [moved / scale for moved, scale in zip(noisy.change.across, noisy.scales, strict=True)]
+    most = sorted(range(len(left)), key=left.__getitem__, reverse=True)[:2]
+    losses = []
+    for at, ((low, high), scale) in enumerate(zip(cells.ranges, noisy.scales, strict=True)):
+        losses.append(max(abs(value - low), abs(value - high)) / scale)
+        losses += [abs(value) / scale + left[other] for other in most if other != at]
+    return max(losses)
 
 
 def _noisy(

@@ -16,6 +16,7 @@ from policy_lab.tables.release import Release
 
 # How many times the largest value of the file an outlier has who joins.
 _OUTLIER = 10
+_LIKELIHOOD = "P(M(D) ∈ S) ≤ e^ε · P(M(D') ∈ S)"
 
 
 def evaluated_promise(question: Question, plan: Plan, cells: Cells) -> Section:
@@ -41,6 +42,7 @@ def released_promise(release: Release) -> Section:
         *(_bootstrap_released() if plan.rule == "bootstrap" else _laplace(plan)),
         *_always(plan),
         Caution(refused),
+        *([Caution(phrase(texts.REFUSAL_BARE))] if plan.rule == "bootstrap" else []),
         Paragraph(phrase(texts.FOR_RELEASE)),
     ]
     return _section(plan, blocks)
@@ -60,7 +62,7 @@ def _section(plan: Plan, blocks: Sequence[Block]) -> Section:
     citizen = [Paragraph(phrase(texts.CITIZEN_LAPLACE if plan.rule == "laplace" else texts.CITIZEN_BOOTSTRAP))]
     if plan.method == "public-membership":
         citizen.append(Paragraph(phrase(texts.CITIZEN_PUBLIC)))
-    specialist = [Formula(texts.LIKELIHOOD, phrase(texts.LIKELIHOOD_WORDS))]
+    specialist = [Formula(_LIKELIHOOD, phrase(texts.LIKELIHOOD_WORDS))]
     return Section("promise", texts.PROMISE, blocks, citizen=citizen, specialist=specialist)
 
 
@@ -69,7 +71,7 @@ def _promise(plan: Plan) -> Block:
     if real is None:
         return Caution(phrase(texts.HOLDS_NOWHERE))
     if real == 0:
-        return Caution(phrase(texts.NOTHING_TO_HIDE))
+        return Caution(phrase(texts.NOTHING_TO_HIDE if plan.rule == "laplace" else texts.NOBODY_DIFFERS))
     if plan.as_published:
         words = phrase(texts.HOLDS_NOT, nominal=float(plan.epsilon), epsilon=float(real))
         return Caution(words)
@@ -91,15 +93,22 @@ def _laplace(plan: Plan) -> Iterator[Block]:
 
 def _bootstrap(plan: Plan, cells: Cells) -> Iterator[Block]:
     yield Caution(phrase(texts.NOT_PRIVATE))
+    bare = sum(scale == 0 and members > 0 for scale, members in zip(plan.main.scales, cells.members, strict=True))
+    if bare:
+        yield Caution(phrase(texts.BARE, n=bare))
     yield Caution(phrase(texts.OUTSIDERS))
     if plan.statistic == "count":
         yield Caution(phrase(texts.SAME_MECHANISM))
         return
-    joining = outlier_epsilon(plan.main, _OUTLIER * cells.largest)
+    value = _OUTLIER * cells.largest
+    if plan.bounds is not None:
+        # Any larger value is cut.
+        value = min(value, max(map(abs, plan.bounds)))
+    joining = outlier_epsilon(plan.main, cells, value)
     if joining is None:
         yield Caution(phrase(texts.JOINERS_NOWHERE))
     else:
-        yield Caution(phrase(texts.JOINERS, times=_OUTLIER, epsilon=float(joining)))
+        yield Caution(phrase(texts.JOINERS, value=float(value), epsilon=float(joining)))
     now, without = _whole(plan, cells), _whole(plan, without_largest(cells))
     if now == without:
         yield Caution(phrase(texts.SAME_MECHANISM))

@@ -14,7 +14,7 @@ from policy_lab.tables import texts, worlds
 from policy_lab.tables.cells import Cells
 from policy_lab.tables.plan import Plan, epsilon_alone, moving_cells, within_epsilon
 from policy_lab.tables.question import Question
-from policy_lab.tables.sensitivities import baseline, percent
+from policy_lab.tables.sensitivities import baseline, named, percent
 
 
 def published(question: Question, cells: Cells, random: np.random.Generator) -> Section:
@@ -41,7 +41,7 @@ def _figures(question: Question, cells: Cells) -> Table:
         *(texts.CORRECT_SENSITIVITY, texts.CORRECT_RATIO, texts.REAL_ALONE),
     ]
     rows: list[list[Cell]] = []
-    for at, (name, total) in enumerate(zip(cells.names, cells.totals, strict=True)):
+    for at, (name, total) in enumerate(zip(named(cells), cells.totals, strict=True)):
         printed, correct = change.within[at], change.alone[at]
         rows.append(
             [
@@ -76,8 +76,10 @@ def _epsilons(question: Question, cells: Cells, random: np.random.Generator) -> 
     alone = epsilon_alone(parallel.main)
     worst = max(range(len(alone)), key=lambda at: float("inf") if (loss := alone[at]) is None else float(loss))
     rows: list[list[Cell]] = [
-        _row(texts.ONE_CELL, question, alone[worst], worlds.alone(parallel.main, worst, question.samples, random))
-        + [cells.names[worst]]
+        [
+            *_row(texts.ONE_CELL, question, alone[worst], worlds.alone(parallel.main, worst, question.samples, random)),
+            named(cells)[worst],
+        ]
     ]
     for name, plan in (
         (texts.NAMES["one-sensitivity"], question.published(cells, "one-sensitivity")),
@@ -103,7 +105,7 @@ def _corrected(question: Question, cells: Cells, random: np.random.Generator) ->
 
 def _moved(name: str, question: Question, plan: Plan, cells: Cells, random: np.random.Generator) -> list[Cell]:
     found = worlds.moved(plan.noisy, question.samples, random)
-    pair = ", ".join(cells.names[at] for at in moving_cells(plan.noisy))
+    pair = ", ".join(named(cells)[at] for at in moving_cells(plan.noisy))
     return [*_row(name, question, plan.real_epsilon, found), pair]
 
 

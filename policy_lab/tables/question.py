@@ -35,7 +35,9 @@ class Question:
 
     @property
     def methods(self) -> Sequence[Method]:
-        """The methods that mean something here: counts are not both public and protected."""
+        """The methods that differ here: a single figure has one, and counts are not both public and protected."""
+        if not self.rows and not self.columns:
+            return (self.method,)
         return METHODS[:2] if self.statistic == "count" else METHODS
 
     @property

@@ -99,8 +99,8 @@ def _parquet(path: Path, names: Sequence[str]) -> Columns:
     try:
         import pyarrow as pa  # noqa: PLC0415
         import pyarrow.parquet as pq  # noqa: PLC0415
-    except ModuleNotFoundError:
-        _refuse(path, phrase(texts.NO_PYARROW), phrase(texts.EXTRA_REMEDY))
+    except ModuleNotFoundError as error:
+        raise InvalidRequestError("LAB_NOT_INSTALLED", package="pyarrow") from error
     try:
         with pq.ParquetFile(path) as file:
             head = list(file.schema_arrow.names)

@@ -115,8 +115,8 @@ def _answer(plan: Plan, cells: Cells, at: int, grid: Grid, stream: UniformBits) 
     if divisor == 0:
         return None
     average = Fraction(drawn[0], divisor) + plan.centre
-    if grid.bounds is not None:
-        average = min(max(average, grid.bounds[0]), grid.bounds[1])
+    if plan.bounds is not None and not plan.counts_are_public:
+        average = min(max(average, plan.bounds[0]), plan.bounds[1])
     return average * grid.step
 
 

@@ -26,15 +26,19 @@ from policy_lab.document.model import (
 from policy_lab.tables import texts
 from policy_lab.tables.cells import Cells
 from policy_lab.tables.drawing import by_uniform, exact, replicates
-from policy_lab.tables.plan import Plan
+from policy_lab.tables.plan import Plan, Statistic
 from policy_lab.tables.promises import evaluated_promise, released_promise
 from policy_lab.tables.published import published
 from policy_lab.tables.question import Question
 from policy_lab.tables.release import Release
-from policy_lab.tables.sensitivities import sensitivities
+from policy_lab.tables.sensitivities import named, sensitivities
 
 _KEY = "table"
 _DIGITS = 2
+# The dots of a cell take so much of its place.
+_DOTS_WIDTH = 0.6
+# More could not be told apart, and the page would be slow.
+_MOST_DOTS = 3000
 
 
 def evaluated(question: Question, cells: Cells) -> tuple[Document, NDArray[np.float64]]:
@@ -58,7 +62,8 @@ def released_report(question: Question, release: Release, cells: Cells) -> Docum
     """A table for release: nothing in it is exact but what is public."""
     answers: list[Cell] = [texts.REFUSED_CELL if each is None else each for each in release.answers]
     settings = _settings(question, cells, [[texts.GRID, release.grid.step]])
-    blocks: list[Block] = [_shaped("answers", phrase(texts.RELEASED_TABLE), cells, answers)]
+    digits = _DIGITS if question.statistic == "average" else None
+    blocks: list[Block] = [_shaped(texts.RELEASED_TABLE, question.statistic, cells, answers, digits)]
     if question.rule == "laplace":
         blocks.append(_released_scales(release))
     sections = [
@@ -76,7 +81,7 @@ def replicates_csv(question: Question, cells: Cells, drawn: NDArray[np.float64])
     lines.write(f"# {question.standing.mark}\n")
     writer = csv.writer(lines, lineterminator="\n")
     # A name that a spreadsheet would take for a formula is none with its number before it.
-    writer.writerow([f"{number} {name}" for number, name in enumerate(cells.names, 1)])
+    writer.writerow([f"{number} {name}" for number, name in enumerate(named(cells), 1)])
     writer.writerows(drawn.tolist())
     return lines.getvalue().encode()
 
@@ -121,21 +126,22 @@ def _answers(question: Question, plan: Plan, cells: Cells, drawn: NDArray[np.flo
     by_hand = question.uniform
     shown = drawn[0] if by_hand is None else by_uniform(plan, cells, by_hand)
     caption = texts.NOISY_TABLE if by_hand is None else phrase(texts.UNIFORM_TABLE, uniform=by_hand)
+    digits = 0 if by_hand is not None and question.statistic == "count" else _DIGITS
     truth = exact(plan, cells)
     blocks = [
-        _shaped("answers", caption, cells, [float(each) for each in shown]),
+        _shaped(caption, question.statistic, cells, [float(each) for each in shown], digits),
         _replicated(plan, cells, truth, drawn),
         *_plotted(truth, drawn),
     ]
     return Section("answers", texts.ANSWERS, blocks)
 
 
-def _shaped(key: str, caption: str, cells: Cells, answers: Sequence[Cell]) -> Table:
+def _shaped(caption: str, statistic: Statistic, cells: Cells, answers: Sequence[Cell], digits: int | None) -> Table:
     """Answers in the table's own shape."""
     width = len(cells.columns)
-    heads = [cells.row_name, *(column or texts.GIVEN for column in cells.columns)]
-    rows = [[row, *answers[at * width : (at + 1) * width]] for at, row in enumerate(cells.rows)]
-    return Table(key, caption, heads, rows, digits=[None, *[_DIGITS] * width])
+    heads = [cells.row_name or "", *(column or texts.NAMES[statistic] for column in cells.columns)]
+    rows = [[row or texts.WHOLE_TABLE, *answers[at * width : (at + 1) * width]] for at, row in enumerate(cells.rows)]
+    return Table("answers", caption, heads, rows, digits=[None, *[digits] * width])
 
 
 def _replicated(plan: Plan, cells: Cells, truth: NDArray[np.float64], drawn: NDArray[np.float64]) -> Table:
@@ -144,7 +150,7 @@ def _replicated(plan: Plan, cells: Cells, truth: NDArray[np.float64], drawn: NDA
     heads = [texts.CELL, texts.EXACT, texts.MEAN, texts.DEVIATION, texts.LAW, texts.ERROR, texts.LAW]
     heads.append(texts.RELATIVE_ERROR)
     rows: list[list[Cell]] = []
-    for at, name in enumerate(cells.names):
+    for at, name in enumerate(named(cells)):
         scale = _scale(plan, cells, at)
         error = float(errors[:, at].mean())
         rows.append(
@@ -178,15 +184,28 @@ def _plotted(truth: NDArray[np.float64], drawn: NDArray[np.float64]) -> Iterator
     places = [at for at, exact in enumerate(truth) if exact and np.isfinite(exact)]
     if not places:
         return
-    points = [(float(at + 1), 100 * float(row[at] / truth[at] - 1)) for at in places for row in drawn]
+    drawn = drawn[: max(1, _MOST_DOTS // len(places))]
+    points = list(_points(truth, drawn, places))
+    if not points:
+        return
     yield Lines(
         "replicates-plot",
         texts.REPLICATES_PLOT,
-        texts.REPLICATES_WORDS,
-        Axis(texts.CELL_NUMBER, low=0.0, high=float(len(truth) + 1)),
-        Axis(texts.NOISE_PERCENT),
+        phrase(texts.REPLICATES_WORDS, n=len(drawn)),
+        Axis(texts.CELL_NUMBER, low=0.5, high=len(truth) + 0.5),
+        Axis(texts.NOISE_PERCENT, is_log=True),
         [Line(texts.REPLICATE, points, "dots")],
     )
+
+
+def _points(
+    truth: NDArray[np.float64], drawn: NDArray[np.float64], places: Sequence[int]
+) -> Iterator[tuple[float, float]]:
+    """The dots of each cell side by side; what has no noise has no place on a logarithmic axis."""
+    beside = (np.arange(len(drawn)) / max(len(drawn) - 1, 1) - 0.5) * _DOTS_WIDTH
+    for at in places:
+        sizes = 100 * np.abs(drawn[:, at] / truth[at] - 1)
+        yield from ((float(at + 1 + x), float(size)) for x, size in zip(beside, sizes, strict=True) if size > 0)
 
 
 def _released_scales(release: Release) -> Table:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from typing import TypeAlias
 
 from broker_common.language import joined, phrase
 from policy_lab.document.model import Axis, Bars, Block, Cell, Formula, Paragraph, Section, Table
 from policy_lab.tables import texts
 from policy_lab.tables.cells import Cells
-from policy_lab.tables.plan import Method, Noisy, Plan, Rule, change_of, moving_cells
+from policy_lab.tables.plan import Method, Noisy, Plan, Rule, change_of
 from policy_lab.tables.question import Question
 
 _PERCENT = 100
+_Chosen: TypeAlias = tuple[Rule, Method]
 
 
 def sensitivities(question: Question, plan: Plan, cells: Cells) -> Section:
@@ -20,8 +22,13 @@ def sensitivities(question: Question, plan: Plan, cells: Cells) -> Section:
     blocks: list[Block] = [_figures(question, plan, each, cells) for each in plan.noisy]
     blocks += _remarks(question, plan, cells)
     blocks += _compared(question, cells)
-    specialist = [Formula("scale = sensitivity / epsilon", phrase(texts.HOW_SCALES))]
+    specialist = [Formula("b = Δ / ε", phrase(texts.HOW_SCALES))]
     return Section("sensitivities", texts.SENSITIVITIES, blocks, specialist=specialist)
+
+
+def named(cells: Cells) -> Sequence[str]:
+    """A name for each cell of a table, also where there is only one."""
+    return [name or texts.WHOLE_TABLE for name in cells.names]
 
 
 def baseline(question: Question, cells: Cells) -> Fraction:
@@ -40,7 +47,7 @@ def _figures(question: Question, plan: Plan, noisy: Noisy, cells: Cells) -> Tabl
     heads = [texts.CELL, texts.MEMBERS, texts.EXACT, texts.ALONE, texts.SCALE, texts.RELATIVE]
     heads += [texts.OF_AVERAGE] * per_member + [texts.GAIN] * with_gain
     rows: list[list[Cell]] = []
-    for at, name in enumerate(cells.names):
+    for at, name in enumerate(named(cells)):
         members, scale = cells.members[at], noisy.scales[at]
         row: list[Cell] = [name, members, exact[at], alone[at], scale, percent(scale, exact[at])]
         if per_member:
@@ -60,7 +67,7 @@ def percent(part: Fraction | float, whole: float) -> float | None:
 
 def _remarks(question: Question, plan: Plan, cells: Cells) -> Iterator[Block]:
     change = plan.main.change
-    if plan.method != "public-membership" and not plan.as_published:
+    if plan.method != "public-membership" and not plan.as_published and len(cells.parts) > 1:
         yield _whole(plan, cells)
     if question.statistic == "average":
         yield Paragraph(_of_averages(plan))
@@ -73,11 +80,9 @@ def _remarks(question: Question, plan: Plan, cells: Cells) -> Iterator[Block]:
 
 def _whole(plan: Plan, cells: Cells) -> Block:
     whole = float(plan.main.change.whole)
-    pair = moving_cells(plan.noisy)
-    if len(pair) < 2:  # noqa: PLR2004 - a row moves between two cells
-        return Paragraph(phrase(texts.WHOLE_ONE, whole=whole))
-    first, second = (cells.names[at] for at in pair)
-    return Paragraph(phrase(texts.WHOLE, whole=whole, first=first, second=second))
+    across = plan.main.change.across
+    first, second = sorted(range(len(across)), key=across.__getitem__, reverse=True)[:2]
+    return Paragraph(phrase(texts.WHOLE, whole=whole, first=cells.names[first], second=cells.names[second]))
 
 
 def _of_averages(plan: Plan) -> str:
@@ -99,10 +104,10 @@ def _compared(question: Question, cells: Cells) -> Iterator[Block]:
         return
     shares = {key: [percent(plan.main.scales[at], exact[at]) or 0.0 for at in shown] for key, plan in plans.items()}
     yield _methods(plans, shares)
-    yield _bars(shares, [cells.names[at] for at in shown])
+    yield _bars(shares, [named(cells)[at] for at in shown])
 
 
-def _methods(plans: dict[tuple[Rule, Method], Plan], shares: dict[tuple[Rule, Method], Sequence[float]]) -> Table:
+def _methods(plans: Mapping[_Chosen, Plan], shares: Mapping[_Chosen, Sequence[float]]) -> Table:
     heads = [texts.RULE, texts.METHOD, texts.LEAST_SCALE, texts.MOST_SCALE, texts.MEAN_RELATIVE, texts.REAL]
     rows: list[list[Cell]] = []
     for (rule, method), plan in plans.items():
@@ -117,8 +122,8 @@ def epsilon_cell(plan: Plan) -> Cell:
     return texts.NO_EPSILON if plan.real_epsilon is None else plan.real_epsilon
 
 
-def _bars(shares: dict[tuple[Rule, Method], Sequence[float]], names: Sequence[str]) -> Bars:
-    series = [joined(", ", [texts.NAMES[rule], texts.NAMES[method]]) for rule, method in shares]
+def _bars(shares: Mapping[_Chosen, Sequence[float]], names: Sequence[str]) -> Bars:
+    series = [joined(" ", [texts.SHORT[rule], texts.SHORT[method]]) for rule, method in shares]
     return Bars(
         "relative-noise",
         texts.RELATIVE_PLOT,

@@ -34,6 +34,7 @@ from deploy import texts as deploy_texts
 from health_node import texts as health_texts
 from policy_lab.document import texts as document_texts
 from policy_lab.survey import texts as survey_texts
+from policy_lab.tables import texts as table_texts
 from researcher_node import estimate_texts
 from researcher_node import texts as researcher_texts
 from researcher_node.checking import Outcome
@@ -61,6 +62,7 @@ TEXTS = (
         estimate_texts,
         study_texts,
         survey_texts,
+        table_texts,
     ),
 )
 # Help of commands is English, as the library's own words in it are; lines of a log and what a log holds are English, too.

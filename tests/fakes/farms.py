@@ -1,0 +1,39 @@
+"""Farms of our own, with the figures that matter worked out by hand: nobody's licence is on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from policy_lab.tables.cells import Cells, tabulated
+
+# By cell, in the order of the table: every value of its members.
+FARMS = {
+    ("owner", "high"): [100.0, 400.0, 1000.0],
+    ("owner", "trad"): [50.0, 90.0, 150.0, 200.0],
+    ("share", "high"): [300.0, 350.0, 600.0],
+    ("share", "trad"): [70.0, 80.0],
+}
+WITHIN = [900, 150, 300, 10]
+LARGEST = [1000, 200, 600, 80]
+TOTALS = [1500, 490, 1250, 150]
+
+
+def farm_rows() -> list[tuple[str, str, float]]:
+    """One row a farm."""
+    return [(status, kind, value) for (status, kind), values in FARMS.items() for value in values]
+
+
+def farm_cells() -> Cells:
+    """The table of owners and sharers by variety."""
+    status, kinds, values = zip(*farm_rows(), strict=True)
+    return tabulated(list(status), list(kinds), np.array(values), names=("status", "kind"))
+
+
+def write_farms(path: Path) -> Path:
+    """The file of them."""
+    lines = ["id,status,kind,rice"]
+    lines += [f"{number},{status},{kind},{value:g}" for number, (status, kind, value) in enumerate(farm_rows())]
+    path.write_text("\n".join(lines) + "\n")
+    return path
