@@ -17,13 +17,15 @@ from policy_lab.mechanisms.shuffling import Promise, promise
 
 @dataclass(frozen=True, slots=True)
 class Shuffling:
-    """What shuffling promises the respondents of one stratum: the weakest promise there."""
+    """What shuffling promises the respondents of one stratum."""
 
     stratum: str
     rows: int
-    # Messages in the smallest group that nothing else tells apart.
+    # Messages in the smallest and the largest group that nothing else tells apart.
     least: int
+    most: int
     promise: Promise
+    best: Promise
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,8 @@ def _shuffling(run: RunFile, data: Data, mechanism: Mechanism, local: float) -> 
     found: list[Shuffling] = []
     for number, name in enumerate(run.strata_names):
         rows = np.sort(among.rows[among.stratum == number])
-        least = int(rows[0])
-        found.append(Shuffling(name, int(rows.sum()), least, promise(local, least, run.delta)))
+        least, most = int(rows[0]), int(rows[-1])
+        promises = promise(local, least, run.delta), promise(local, most, run.delta)
+        found.append(Shuffling(name, int(rows.sum()), least, most, *promises))
     return tuple(found)
 

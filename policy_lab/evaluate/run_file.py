@@ -27,6 +27,10 @@ _MOST_SEED = 2**63 - 1
 _MOST = 1e15
 _LEAST = 1e-9
 
+EXAMPLES = Path(__file__).parent / "examples"
+"""Files that come with the lab."""
+_EXAMPLE = "example:"
+
 Place = Literal["global", "local", "shuffled"]
 Along = Literal["nothing", "static", "weight"]
 Query = Literal["count", "sum", "mean"]
@@ -185,7 +189,7 @@ class _Reader:
             path=self._path,
             digest=self._digest,
             title=file.word(items["title"]).text if "title" in items else self._path.stem,
-            data=self._path.parent / data.text,
+            data=_data_path(self._path, data.text),
             data_line=data.line,
             standing=self._standing(items),
             seed=file.whole(needed("seed", "seed: 1"), "seed", 0, _MOST_SEED),
@@ -388,11 +392,14 @@ class _Reader:
             )
 
 
+def _data_path(run_file: Path, name: str) -> Path:
+    """A file reached from the run file's folder, or one that comes with the lab."""
+    if name.startswith(_EXAMPLE):
+        return EXAMPLES / Path(name.removeprefix(_EXAMPLE)).name
+    return run_file.parent / name
+
+
 def quoted_column(name: Word) -> str:
     """A name of the author's in a sentence."""
     return f"'{name.text[:80]}'"
 
-
-def missing_from_data(run: RunFile, what: str, word: Word, names: Sequence[str]) -> InvalidRequestError:
-    """A name of the run file that the data do not have."""
-    return LinedFile(run.path.name).unknown(what, word, names)
