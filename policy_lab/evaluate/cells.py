@@ -95,4 +95,4 @@ def exact_sums(groups: Codes, values: Reals, count: int) -> Reals:
 
 def quick_sums(groups: Codes, values: Reals, count: int) -> NDArray[np.float64]:
     """The same in the order of rows, for noisy values, where the last digit says nothing."""
-    return np.bincount(groups, values, count)
+    return np.bincount(groups, values, count).astype(np.float64)

@@ -21,7 +21,6 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from policy_lab.evaluate.lined import LinedFile, Word
 from policy_lab.evaluate.run_file import Column, RunFile
@@ -130,7 +129,9 @@ class _Reading:
             raise self._file.problem(
                 self._run.data_line,
                 phrase("The data file cannot be read on after row {row}.", row=self._row),
-                phrase("Give a CSV file in UTF-8 with commas and a heading, or Parquet; every row as long as the heading."),
+                phrase(
+                    "Give a CSV file in UTF-8 with commas and a heading, or Parquet; every row as long as the heading."
+                ),
             ) from None
 
     def _wanted(self) -> dict[str, Word]:
@@ -188,7 +189,7 @@ class _Reading:
                 column=f"'{name.text}'",
             ),
             phrase(
-                "Look it up there, and name every value that a row may have, also an empty one, as \"\". Named are {names}.",
+                'Look it up there, and name every value that a row may have, also an empty one, as "". Named are {names}.',
                 names=", ".join(known[:20]),
             ),
         )
@@ -232,7 +233,9 @@ class _Reading:
                     row=self._row + int(bad[0]) + 1,
                     column=f"'{name.text}'",
                 ),
-                phrase("A weight says how many people a respondent stands for: leave out rows without one, and say how many."),
+                phrase(
+                    "A weight says how many people a respondent stands for: leave out rows without one, and say how many."
+                ),
             )
         return weights
 

@@ -25,7 +25,7 @@ MOST_ROWS = 100_000
 """So many rows are measured at most."""
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Of the respondents who answer plainly, in the mixtures."""
-_MOST_ATTACKED = 500
+_MOST_ATTACKED = 300
 _LEAST_ATTACKED = 20
 # Rows that all attacks together look at.
 _LOOKED_AT = 20_000_000
@@ -84,23 +84,27 @@ def likeness(
     mechanism: Mechanism,
     epsilon: float,
     repetition: int,
-    among: Groups,
+    alike: Codes,
     sent: Mapping[str, Values],
     received: Mapping[str, Values],
 ) -> Likeness:
-    """Measures of one data set. `sent` is in the order of respondents, `received` as it arrives beside the unchanged columns."""
+    """Measures of one data set. `sent` is in the order of respondents, `received` as it arrives beside the unchanged columns.
+
+    `alike` is of `candidates`.
+    """
     rows = measured_rows(run, data)
     after = [
         _measured(column, received.get(column.name.text, data.columns[column.name.text]), rows)
         for column in run.columns
     ]
     before = [_measured(column, data.columns[column.name.text], rows) for column in run.columns]
-    random = generator(run.seed, mechanism.key, epsilon, "linkage", repetition)
-    mixing = generator(run.seed, mechanism.key, epsilon, "mixture", repetition)
+    # The same people are attacked, and answer plainly, whatever the mechanism: figures differ for no other reason.
+    random = generator(run.seed, "linkage", repetition)
+    mixing = generator(run.seed, "mixture", repetition)
     return Likeness(
         shapes=[shapes.shape(_stated(one), _stated(other)) for one, other in zip(before, after, strict=True)],
         pairs=_pairs(after),
-        linked=_linked(run, data, mechanism, epsilon, among, sent, random),
+        linked=_linked(run, data, mechanism, epsilon, alike, sent, random),
         mixtures=_mixtures(run, data, mechanism, epsilon, sent, mixing) if mechanism.place == "local" else [],
     )
 
@@ -145,12 +149,11 @@ def _linked(
     data: Data,
     mechanism: Mechanism,
     epsilon: float,
-    among: Groups,
+    alike: Codes,
     sent: Mapping[str, Values],
     random: np.random.Generator,
 ) -> Linked:
-    candidates = _candidates(run, data, mechanism, among)
-    largest = int(np.bincount(candidates).max())
+    largest = int(np.bincount(alike).max())
     people = min(data.rows, max(_LEAST_ATTACKED, min(_MOST_ATTACKED, _LOOKED_AT // largest)))
     attacked = np.sort(random.choice(data.rows, people, replace=False))
     known = [
@@ -158,13 +161,13 @@ def _linked(
         for column in run.noised(mechanism)
         if (each := _known(column, mechanism, epsilon, data.columns[column.name.text], sent[column.name.text]))
     ]
-    found = linkage.reidentified(candidates, attacked, known)
+    found = linkage.reidentified(alike, attacked, known)
     by_answers = found.by_unchanged if found.by_answers is None else found.by_answers
     return Linked(found.people, found.alone, found.by_unchanged, by_answers)
 
 
-def _candidates(run: RunFile, data: Data, mechanism: Mechanism, among: Groups) -> Codes:
-    """Rows that agree in everything that stands unchanged beside an answer."""
+def candidates(run: RunFile, data: Data, mechanism: Mechanism, among: Groups) -> Codes:
+    """Rows that agree in everything that stands unchanged beside an answer have the same number."""
     if mechanism.place == "shuffled" and mechanism.along != "weight":
         return among.of_row
     beside = [data.strata.astype(np.float64)]
@@ -188,9 +191,7 @@ def _plain(values: Values) -> Reals:
     return np.where(np.isnan(values.numbers), np.inf, values.numbers)
 
 
-def _known(
-    column: Column, mechanism: Mechanism, epsilon: float, truth: Values, sent: Values
-) -> linkage.Known | None:
+def _known(column: Column, mechanism: Mechanism, epsilon: float, truth: Values, sent: Values) -> linkage.Known | None:
     """What an attacker who knows the true value makes of what was sent; None if that is not tried."""
     by = law(column, mechanism, epsilon)
     if isinstance(by, RandomisedResponse):
@@ -254,4 +255,6 @@ def _mixed_error(
     weights = data.weights[stated]
     if not weights.size:
         return 0.0
-    return float(abs(np.average(mixed.values, weights=weights) - np.average(truth.numbers[stated], weights=weights)) / by.range)
+    return float(
+        abs(np.average(mixed.values, weights=weights) - np.average(truth.numbers[stated], weights=weights)) / by.range
+    )

@@ -87,9 +87,7 @@ def _noised(values: Values, by: RandomisedResponse | BoundedLaplace, random: np.
     return Values(numbers=noised)
 
 
-def shuffled(
-    run: RunFile, data: Data, mechanism: Mechanism, among: Groups, epsilon: float, repetition: int
-) -> Codes:
+def shuffled(run: RunFile, data: Data, mechanism: Mechanism, among: Groups, epsilon: float, repetition: int) -> Codes:
     """Whose message stands in each row after the shuffling: one permutation inside each group.
 
     Where the weight travels along, messages are shuffled with their weights inside their stratum.

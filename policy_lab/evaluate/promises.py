@@ -101,4 +101,3 @@ def _shuffling(run: RunFile, data: Data, mechanism: Mechanism, local: float) -> 
         promises = promise(local, least, run.delta), promise(local, most, run.delta)
         found.append(Shuffling(name, int(rows.sum()), least, most, *promises))
     return tuple(found)
-

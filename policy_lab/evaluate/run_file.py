@@ -13,7 +13,6 @@ from typing import Literal
 
 import yaml
 
-from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from policy_lab.evaluate.lined import LinedFile, Word, line_of
 from policy_lab.mechanisms.limits import LEAST_EPSILON, MOST_EPSILON
@@ -348,7 +347,9 @@ class _Reader:
             self._verify_place(name)
         place = next(each for each in PLACES if each == name.text)
         chosen = {
-            key: self._file.choice(options[key], phrase("mechanism") if key in {"categories", "numbers"} else key, known)
+            key: self._file.choice(
+                options[key], phrase("mechanism") if key in {"categories", "numbers"} else key, known
+            )
             for key, known in zip(_MECHANISM_KEYS, (CATEGORY_NOISE, NUMBER_NOISE, ALONG, _NOISED), strict=True)
             if key in options
         }
@@ -382,7 +383,9 @@ class _Reader:
                 raise self._file.problem(
                     line_of(options[key]),
                     phrase("{name} takes no '{key}'.", name=quoted_column(name), key=key),
-                    phrase("Remove it: noise on the result is Laplace's, and only shuffled messages travel with something."),
+                    phrase(
+                        "Remove it: noise on the result is Laplace's, and only shuffled messages travel with something."
+                    ),
                 )
         if chosen.get("along") == "static" and chosen.get("noise") == "all":
             raise self._file.problem(
@@ -402,4 +405,3 @@ def _data_path(run_file: Path, name: str) -> Path:
 def quoted_column(name: Word) -> str:
     """A name of the author's in a sentence."""
     return f"'{name.text[:80]}'"
-

@@ -12,8 +12,8 @@ from broker_common.errors import InternalError
 from policy_lab.evaluate import messages
 from policy_lab.evaluate.answers import central_answers, central_tables
 from policy_lab.evaluate.cells import Table
-from policy_lab.evaluate.data import Data, Reals
-from policy_lab.evaluate.likeness import likeness
+from policy_lab.evaluate.data import Codes, Data, Reals
+from policy_lab.evaluate.likeness import candidates, likeness
 from policy_lab.evaluate.parts import Job, Part, Parts
 from policy_lab.evaluate.run_file import Mechanism, RunFile
 
@@ -27,7 +27,7 @@ class Worker:
         self._run = run
         self._data = data
         self._tables: dict[str, list[Table]] = {}
-        self._groups: dict[str, messages.Groups] = {}
+        self._groups: dict[str, tuple[messages.Groups, Codes]] = {}
 
     def part(self, job: Job) -> Part:
         """One part: it depends on the run, the data and the job alone."""
@@ -40,7 +40,7 @@ class Worker:
 
     def _sent_part(self, job: Job) -> Part:
         run, data, mechanism = self._run, self._data, job.mechanism
-        among = self._groups_of(mechanism)
+        among, alike = self._groups_of(mechanism)
         sent = messages.sent(run, data, mechanism, job.epsilon, job.repetition)
         received, weights = sent, among.weights
         if mechanism.place == "shuffled":
@@ -48,7 +48,7 @@ class Worker:
             received = {name: messages.moved(values, places) for name, values in sent.items()}
             weights = weights[places]
         answers = messages.estimates(run, data, mechanism, job.epsilon, received, weights)
-        like = likeness(run, data, mechanism, job.epsilon, job.repetition, among, sent, received)
+        like = likeness(run, data, mechanism, job.epsilon, job.repetition, alike, sent, received)
         return Part(_lists(answers), like)
 
     def _tables_of(self, mechanism: Mechanism) -> list[Table]:
@@ -56,15 +56,14 @@ class Worker:
             self._tables[mechanism.key] = central_tables(self._run, self._data, mechanism)
         return self._tables[mechanism.key]
 
-    def _groups_of(self, mechanism: Mechanism) -> messages.Groups:
+    def _groups_of(self, mechanism: Mechanism) -> tuple[messages.Groups, Codes]:
         if mechanism.key not in self._groups:
-            self._groups[mechanism.key] = messages.groups(self._run, self._data, mechanism)
+            among = messages.groups(self._run, self._data, mechanism)
+            self._groups[mechanism.key] = among, candidates(self._run, self._data, mechanism, among)
         return self._groups[mechanism.key]
 
 
-def run_all(
-    run: RunFile, data: Data, jobs: Sequence[Job], parts: Parts, processes: int, progress: Progress
-) -> None:
+def run_all(run: RunFile, data: Data, jobs: Sequence[Job], parts: Parts, processes: int, progress: Progress) -> None:
     """Make and keep every part that is not finished."""
     missing = [job for job in jobs if parts.get(job) is None]
     done = len(jobs) - len(missing)
@@ -82,9 +81,7 @@ def _in_this_process(run: RunFile, data: Data, missing: Sequence[Job]) -> Iterat
         yield job, worker.part(job)
 
 
-def _in_processes(
-    run: RunFile, data: Data, missing: Sequence[Job], processes: int
-) -> Iterator[tuple[Job, Part]]:
+def _in_processes(run: RunFile, data: Data, missing: Sequence[Job], processes: int) -> Iterator[tuple[Job, Part]]:
     # Not forked: a fork of a process with threads may stop for ever.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(
