@@ -261,6 +261,7 @@ REASONS: Mapping[str, Reason] = {
     ),
     # The file's name carries the line, the problem is a sentence.
     "STUDY_INVALID": Reason(InvalidRequestError, "{file}: {problem}", "{remedy}"),
+    "RUN_INVALID": Reason(InvalidRequestError, "{file}, line {number}: {problem}", "{remedy}"),
     "STUDY_NOT_RUN": Reason(
         InvalidRequestError,
         "Nothing has been asked for the study of {file} in this home.",
@@ -567,6 +568,11 @@ REASONS: Mapping[str, Reason] = {
         InvalidRequestError,
         "'tripartite lab' needs '{package}', which is not installed here.",
         "Install it with pip install 'tripartite[lab]'; no node needs it.",
+    ),
+    "LAB_PROCESS_ENDED": Reason(
+        InternalError,
+        "A process of the evaluation was ended from outside, most often because the machine has no memory left.",
+        "Run it again with --out and fewer --processes: finished parts are kept, and it goes on where it stopped.",
     ),
     "LINKING_NOT_LEARNED": Reason(
         InvalidRequestError,

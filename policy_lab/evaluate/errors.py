@@ -1,0 +1,95 @@
+"""Absolute errors by stratum, column, query and epsilon, averaged over the repetitions with standard errors."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from policy_lab.evaluate.answers import expected_answers
+from policy_lab.evaluate.cells import Block, blocks, full_table
+from policy_lab.evaluate.data import Data, Reals
+from policy_lab.evaluate.parts import Job, Part, Parts
+from policy_lab.evaluate.run_file import Mechanism, RunFile
+
+HEADS = (
+    *("mechanism", "epsilon", "stratum", "column", "query", "category", "exact", "expected_answer", "bias"),
+    *("mean_answer", "mean_absolute_error", "standard_error", "relative_error"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """One block under one mechanism at one epsilon; every table is of strata by cells."""
+
+    mechanism: Mechanism
+    epsilon: float
+    block: Block
+    # From the file as it is: weights are not clipped, numbers not clamped.
+    exact: Reals
+    # Over all noise; None where it is not known exactly.
+    expected: Reals | None
+    mean: Reals
+    absolute: Reals
+    # Of the mean absolute error; None after one repetition.
+    standard_error: Reals | None
+
+    @property
+    def bias(self) -> Reals | None:
+        """How far the answer is off on average, clipping included."""
+        return None if self.expected is None else self.expected - self.exact
+
+    @property
+    def relative(self) -> Reals:
+        """The mean absolute error as a share of the exact value; NaN where that is 0."""
+        shares = np.full(self.exact.shape, np.nan)
+        np.divide(self.absolute, np.abs(self.exact), out=shares, where=self.exact != 0)
+        return shares
+
+
+def errors(run: RunFile, data: Data, parts: Parts) -> Iterator[Errors]:
+    """Every block under every mechanism at every epsilon, in the order of the run file."""
+    for mechanism in run.mechanisms:
+        exact = [full_table(run, data, block).answer(block.query) for block in blocks(run, mechanism)]
+        for epsilon in run.epsilons:
+            found = [parts.needed(Job(mechanism, epsilon, each)) for each in range(run.repetitions)]
+            expected = expected_answers(run, data, mechanism, epsilon)
+            for number, block in enumerate(blocks(run, mechanism)):
+                yield _errors(mechanism, epsilon, block, exact[number], expected[number], _answers(found, number))
+
+
+def _answers(parts: Sequence[Part], number: int) -> Reals:
+    """One block's answers: repetition, stratum, cell."""
+    return np.array([part.answers[number] for part in parts])
+
+
+def _errors(
+    mechanism: Mechanism, epsilon: float, block: Block, exact: Reals, expected: Reals | None, answers: Reals
+) -> Errors:
+    off = np.abs(answers - exact)
+    repetitions = len(answers)
+    error = off.std(axis=0, ddof=1) / math.sqrt(repetitions) if repetitions > 1 else None
+    return Errors(mechanism, epsilon, block, exact, expected, answers.mean(axis=0), off.mean(axis=0), error)
+
+
+def as_csv(run: RunFile, found: Sequence[Errors]) -> bytes:
+    """One row for each cell; what is not known is empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(HEADS)
+    for each in found:
+        tables = (each.exact, each.expected, each.bias, each.mean, each.absolute, each.standard_error, each.relative)
+        for row, stratum in enumerate(run.strata_names):
+            for place, cell in enumerate(each.block.cell_names):
+                names = (each.mechanism.key, each.epsilon, stratum, each.block.column.name.text, each.block.query, cell)
+                writer.writerow([*names, *(_shown(table, row, place) for table in tables)])
+    return text.getvalue().encode()
+
+
+def _shown(table: Reals | None, row: int, place: int) -> str:
+    value = math.nan if table is None else float(table[row, place])
+    return "" if math.isnan(value) else repr(value)

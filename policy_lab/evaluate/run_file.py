@@ -1,0 +1,407 @@
+"""The run file: which data, which questions and which mechanisms, as a methodologist types it.
+
+Everything that a promise rests on is declared here and never taken from the data: categories, bounds, the cap on weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import yaml
+
+from broker_common.language import phrase
+from policy_lab.evaluate.lined import LinedFile, Word, line_of
+from policy_lab.mechanisms.limits import LEAST_EPSILON, MOST_EPSILON
+from policy_lab.mechanisms.neighbours import Neighbours
+from policy_lab.standing import Standing
+
+_MOST_EPSILONS = 20
+_DELTAS = (1e-30, 0.1)
+_MOST_REPETITIONS = 1000
+_MOST_SEED = 2**63 - 1
+_MOST = 1e15
+_LEAST = 1e-9
+
+EXAMPLES = Path(__file__).parent / "examples"
+"""Files that come with the lab."""
+_EXAMPLE = "example:"
+
+Place = Literal["global", "local", "shuffled"]
+Along = Literal["nothing", "static", "weight"]
+Query = Literal["count", "sum", "mean"]
+
+NEIGHBOURS = {
+    "add-or-remove": Neighbours.ADDED,
+    "replace": Neighbours.REPLACED,
+    "replace-within-stratum": Neighbours.REPLACED_WITHIN,
+}
+PLACES: tuple[Place, ...] = ("global", "local", "shuffled")
+ALONG: tuple[Along, ...] = ("nothing", "static", "weight")
+QUERIES: tuple[Query, ...] = ("count", "sum", "mean")
+CATEGORY_NOISE = ("randomised_response",)
+NUMBER_NOISE = ("truncated", "clamped", "wrapped", "wrapped_as_proposed")
+_NOISED = ("dynamic", "all")
+PROFILE = "as-published"
+_KEYS = (
+    *("profile", "title", "data", "standing", "seed", "repetitions", "epsilons", "delta", "neighbours", "weights"),
+    *("strata", "static", "dynamic", "queries", "mechanisms"),
+)
+_MECHANISM_KEYS = ("categories", "numbers", "along", "noise")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. It has categories, or public bounds of a number."""
+
+    name: Word
+    is_static: bool
+    categories: tuple[Word, ...] = ()
+    low: float = 0.0
+    high: float = 0.0
+    # Codes, as they are written, that say that there is no number.
+    not_stated: frozenset[str] = frozenset()
+
+    @property
+    def is_category(self) -> bool:
+        return bool(self.categories)
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The column of survey weights: larger ones than the cap are clipped, and each is then multiplied."""
+
+    column: Word
+    cap: float
+    multiplier: float
+
+
+@dataclass(frozen=True, slots=True)
+class Strata:
+    """The column of strata, and all that there are."""
+
+    column: Word
+    values: tuple[Word, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism:
+    """One way to make the answers: noise on the result, on every respondent's columns, or on those and then shuffled."""
+
+    place: Place
+    line: int
+    # The law on bounded numbers, where respondents' own columns are noised.
+    numbers: str = ""
+    along: Along = "nothing"
+    # Whether static columns are noised, or asked about, as well.
+    also_static: bool = False
+
+    @property
+    def key(self) -> str:
+        """What distinguishes it from the other mechanisms of the run."""
+        parts = [self.place, self.numbers, *([f"with-{self.along}"] if self.place == "shuffled" else [])]
+        return ".".join([*filter(None, parts), *(["all-columns"] if self.also_static else [])])
+
+
+@dataclass(frozen=True, slots=True)
+class RunFile:
+    """The run file, checked by itself; the data are not read yet."""
+
+    path: Path
+    # Of its text: parts that are kept are of this file.
+    digest: str
+    title: str
+    data: Path
+    data_line: int
+    standing: Standing
+    seed: int
+    repetitions: int
+    epsilons: tuple[float, ...]
+    delta: float | None
+    neighbours: Neighbours
+    weights: Weights | None
+    strata: Strata | None
+    columns: tuple[Column, ...]
+    queries: tuple[Query, ...]
+    mechanisms: tuple[Mechanism, ...]
+    profile: str = ""
+
+    @property
+    def strata_names(self) -> tuple[str, ...]:
+        """The strata; one without a name where there are none."""
+        return tuple(word.text for word in self.strata.values) if self.strata else ("",)
+
+    @property
+    def weight_cap(self) -> float:
+        """No row counts more than this."""
+        return self.weights.cap * self.weights.multiplier if self.weights else 1.0
+
+    def noised(self, mechanism: Mechanism) -> tuple[Column, ...]:
+        """The columns that a mechanism noises, or answers about."""
+        return tuple(column for column in self.columns if mechanism.also_static or not column.is_static)
+
+    def unchanged(self, mechanism: Mechanism) -> tuple[Column, ...]:
+        """The columns that a respondent sends, or is known by, as they are."""
+        return tuple(column for column in self.columns if column.is_static and not mechanism.also_static)
+
+
+def read_run_file(path: Path) -> RunFile:
+    """The run file.
+
+    Raises:
+        InvalidRequestError: RUN_INVALID, with the line; FILE_UNUSABLE.
+    """
+    content = path.read_bytes()
+    lined = LinedFile(path.name)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise lined.problem(line, phrase("This is not UTF-8 text."), phrase("Save the file as UTF-8.")) from None
+    return _Reader(lined, path, hashlib.sha256(content).hexdigest()).run(text)
+
+
+class _Reader:
+    """Reads one run file."""
+
+    def __init__(self, lined: LinedFile, path: Path, digest: str) -> None:
+        self._file = lined
+        self._path = path
+        self._digest = digest
+
+    def run(self, text: str) -> RunFile:
+        file = self._file
+        items = file.keys(file.parse(text), phrase("The file"), _KEYS)
+        last = text.count("\n") + 1
+        profile = file.choice(items["profile"], phrase("profile"), [PROFILE]) if "profile" in items else ""
+
+        def needed(key: str, example: str) -> yaml.Node:
+            return file.needed(items, key, last, example)
+
+        data = file.word(needed("data", "data: people.csv"))
+        columns = () if profile and "dynamic" not in items else self._columns(items, needed("dynamic", "dynamic: ..."))
+        delta = file.number(items["delta"], "delta", _DELTAS) if "delta" in items else None
+        return RunFile(
+            path=self._path,
+            digest=self._digest,
+            title=file.word(items["title"]).text if "title" in items else self._path.stem,
+            data=_data_path(self._path, data.text),
+            data_line=data.line,
+            standing=self._standing(items),
+            seed=file.whole(needed("seed", "seed: 1"), "seed", 0, _MOST_SEED),
+            repetitions=file.whole(needed("repetitions", "repetitions: 5"), "repetitions", 1, _MOST_REPETITIONS),
+            epsilons=self._epsilons(needed("epsilons", "epsilons: [0.5, 1, 3]")),
+            delta=delta,
+            neighbours=self._neighbours(items),
+            weights=self._weights(items["weights"]) if "weights" in items else None,
+            strata=self._strata(items["strata"]) if "strata" in items else None,
+            columns=columns,
+            queries=self._queries(items),
+            mechanisms=()
+            if profile and "mechanisms" not in items
+            else self._mechanisms(needed("mechanisms", "mechanisms: [global]"), columns, items),
+            profile=profile,
+        )
+
+    def _standing(self, items: Mapping[str, yaml.Node]) -> Standing:
+        known = [each.value for each in Standing if each is not Standing.NO_DATA]
+        if "standing" not in items:
+            return Standing.INTERNAL
+        return Standing(self._file.choice(items["standing"], phrase("standing"), known))
+
+    def _neighbours(self, items: Mapping[str, yaml.Node]) -> Neighbours:
+        if "neighbours" not in items:
+            return Neighbours.ADDED
+        return NEIGHBOURS[self._file.choice(items["neighbours"], phrase("neighbour relation"), NEIGHBOURS)]
+
+    def _queries(self, items: Mapping[str, yaml.Node]) -> tuple[Query, ...]:
+        if "queries" not in items:
+            return QUERIES
+        words = self._file.words(items["queries"], "queries")
+        for word in words:
+            if word.text not in QUERIES:
+                raise self._file.unknown(phrase("query"), word, QUERIES)
+        return tuple(query for query in QUERIES if query in {word.text for word in words})
+
+    def _epsilons(self, node: yaml.Node) -> tuple[float, ...]:
+        nodes = self._file.items(node, "epsilons") if isinstance(node, yaml.SequenceNode) else (node,)
+        values = [self._file.number(each, "epsilon", (LEAST_EPSILON, MOST_EPSILON)) for each in nodes]
+        if len(values) > _MOST_EPSILONS or len(set(values)) < len(values):
+            raise self._file.problem(
+                line_of(node),
+                phrase("There are more than {most} epsilons, or one stands here twice.", most=_MOST_EPSILONS),
+                phrase("Write each epsilon once."),
+            )
+        return tuple(sorted(values))
+
+    def _weights(self, node: yaml.Node) -> Weights:
+        items = self._file.keys(node, "weights", ("column", "cap", "multiplier"))
+        line = line_of(node)
+        column = self._file.word(self._file.needed(items, "column", line, "column: weight"))
+        cap = self._file.number(self._file.needed(items, "cap", line, "cap: 2500"), "cap", (_LEAST, _MOST))
+        one = self._file.number(items["multiplier"], "multiplier", (_LEAST, _MOST)) if "multiplier" in items else 1.0
+        return Weights(column, cap, one)
+
+    def _strata(self, node: yaml.Node) -> Strata:
+        items = self._file.keys(node, "strata", ("column", "values"))
+        line = line_of(node)
+        return Strata(
+            self._file.word(self._file.needed(items, "column", line, "column: province")),
+            self._file.words(self._file.needed(items, "values", line, "values: [east, west]"), "values"),
+        )
+
+    # --- columns ----------------------------------------------------------------------------------------------------
+
+    def _columns(self, items: Mapping[str, yaml.Node], dynamic: yaml.Node) -> tuple[Column, ...]:
+        found: dict[str, Column] = {}
+        parts = [(items["static"], True)] if "static" in items else []
+        for node, is_static in [*parts, (dynamic, False)]:
+            for name, value in self._file.named(node, phrase("A list of columns")):
+                self._file.verify_new(name, found)
+                found[name.text] = self._column(name, value, is_static=is_static)
+        return tuple(found.values())
+
+    def _column(self, name: Word, node: yaml.Node, *, is_static: bool) -> Column:
+        items = self._file.keys(node, quoted_column(name), ("categories", "low", "high", "not_stated"))
+        if "categories" in items:
+            return self._category_column(name, items, is_static=is_static)
+        line = line_of(node)
+        for key in ("low", "high"):
+            self._file.needed(items, key, line, "categories: [yes, no]; low: 0, high: 250")
+        low = self._file.number(items["low"], "low", (-_MOST, _MOST))
+        high = self._file.number(items["high"], "high", (-_MOST, _MOST))
+        if not low < high:
+            raise self._file.problem(
+                line_of(items["high"]),
+                phrase("The bounds of {column} do not ascend.", column=quoted_column(name)),
+                phrase("Write the smallest possible number as low and the largest as high."),
+            )
+        codes = self._file.words(items["not_stated"], "not_stated") if "not_stated" in items else ()
+        for code in codes:
+            self._verify_code(code)
+        return Column(name, is_static, (), low, high, frozenset(code.text for code in codes))
+
+    def _verify_code(self, code: Word) -> None:
+        try:
+            float(code.text)
+        except ValueError:
+            raise self._file.problem(
+                code.line,
+                phrase("{word} is no number.", word=f"'{code.text[:40]}'"),
+                phrase("Write the codes that stand for no number; an empty cell is one without being named."),
+            ) from None
+
+    def _category_column(self, name: Word, items: Mapping[str, yaml.Node], *, is_static: bool) -> Column:
+        for key in ("low", "high", "not_stated"):
+            if key in items:
+                raise self._file.problem(
+                    line_of(items[key]),
+                    phrase("{column} has categories and so no '{key}'.", column=quoted_column(name), key=key),
+                    phrase("Keep the categories, or the bounds. A code for 'not stated' is a category of its own."),
+                )
+        categories = self._file.words(items["categories"], "categories")
+        if len(categories) == 1:
+            raise self._file.problem(
+                line_of(items["categories"]),
+                phrase("{column} has one category: there is nothing to ask.", column=quoted_column(name)),
+                phrase("Name every category that somebody may have."),
+            )
+        return Column(name, is_static, categories)
+
+    # --- mechanisms -------------------------------------------------------------------------------------------------
+
+    def _mechanisms(
+        self, node: yaml.Node, columns: Sequence[Column], items: Mapping[str, yaml.Node]
+    ) -> tuple[Mechanism, ...]:
+        found: dict[str, Mechanism] = {}
+        for each in self._file.items(node, "mechanisms"):
+            mechanism = self._mechanism(each, columns)
+            self._file.verify_new(Word(mechanism.key, mechanism.line), found)
+            found[mechanism.key] = mechanism
+            if mechanism.place == "shuffled" and "delta" not in items:
+                raise self._file.problem(
+                    mechanism.line,
+                    phrase("Shuffling promises nothing without a delta."),
+                    phrase("Write, such as: delta: 1e-6"),
+                )
+            if mechanism.along == "weight" and "weights" not in items:
+                raise self._file.problem(
+                    mechanism.line,
+                    phrase("There are no weights that could travel along."),
+                    phrase("Write 'weights', or another 'along'."),
+                )
+        return tuple(found.values())
+
+    def _mechanism(self, node: yaml.Node, columns: Sequence[Column]) -> Mechanism:
+        options: dict[str, yaml.Node] = {}
+        name: Word
+        if isinstance(node, yaml.MappingNode) and len(node.value) == 1:
+            ((name, value),) = self._file.named(node, phrase("A mechanism"))
+            self._verify_place(name)
+            options = self._file.keys(value, quoted_column(name), _MECHANISM_KEYS)
+        else:
+            name = self._file.word(node)
+            self._verify_place(name)
+        place = next(each for each in PLACES if each == name.text)
+        chosen = {
+            key: self._file.choice(
+                options[key], phrase("mechanism") if key in {"categories", "numbers"} else key, known
+            )
+            for key, known in zip(_MECHANISM_KEYS, (CATEGORY_NOISE, NUMBER_NOISE, ALONG, _NOISED), strict=True)
+            if key in options
+        }
+        also_static = chosen.get("noise") == "all"
+        self._verify_options(name, place, options, chosen)
+        has_numbers = any(not column.is_category and (also_static or not column.is_static) for column in columns)
+        if place != "global" and has_numbers and "numbers" not in chosen:
+            raise self._file.problem(
+                name.line,
+                phrase("{name} says no mechanism for numbers.", name=quoted_column(name)),
+                phrase("Write, such as: - {name}: {{numbers: truncated}}", name=name.text),
+            )
+        return Mechanism(
+            place,
+            name.line,
+            numbers=chosen.get("numbers", "") if has_numbers else "",
+            along=next(each for each in ALONG if each == chosen.get("along", "nothing")),
+            also_static=also_static,
+        )
+
+    def _verify_place(self, name: Word) -> None:
+        if name.text not in PLACES:
+            raise self._file.unknown(phrase("mechanism"), name, (*PLACES, *CATEGORY_NOISE, *NUMBER_NOISE))
+
+    def _verify_options(
+        self, name: Word, place: Place, options: Mapping[str, yaml.Node], chosen: Mapping[str, str]
+    ) -> None:
+        refused = {"global": ("categories", "numbers", "along"), "local": ("along",), "shuffled": ()}[place]
+        for key in refused:
+            if key in options:
+                raise self._file.problem(
+                    line_of(options[key]),
+                    phrase("{name} takes no '{key}'.", name=quoted_column(name), key=key),
+                    phrase(
+                        "Remove it: noise on the result is Laplace's, and only shuffled messages travel with something."
+                    ),
+                )
+        if chosen.get("along") == "static" and chosen.get("noise") == "all":
+            raise self._file.problem(
+                line_of(options["along"]),
+                phrase("Static columns cannot be noised and travel along as they are."),
+                phrase("Write 'noise: dynamic', or 'along: nothing'."),
+            )
+
+
+def _data_path(run_file: Path, name: str) -> Path:
+    """A file reached from the run file's folder, or one that comes with the lab."""
+    if name.startswith(_EXAMPLE):
+        return EXAMPLES / Path(name.removeprefix(_EXAMPLE)).name
+    return run_file.parent / name
+
+
+def quoted_column(name: Word) -> str:
+    """A name of the author's in a sentence."""
+    return f"'{name.text[:80]}'"
