@@ -66,7 +66,9 @@ def accept(folder: Path, *, is_accepted: bool, show: Callable[[str], None]) -> N
     for licence in found:
         show(_shown(licence))
     if not is_accepted and not (_is_terminal() and click.confirm(said(texts.ASK_LICENCE), err=True)):
-        raise InvalidRequestError("LICENCE_NOT_ACCEPTED", package=", ".join(f"{each.name} {each.version}" for each in found))
+        raise InvalidRequestError(
+            "LICENCE_NOT_ACCEPTED", package=", ".join(f"{each.name} {each.version}" for each in found)
+        )
     _remember(folder, found)
 
 
@@ -94,7 +96,12 @@ def _address(found: Distribution) -> str:
 def _shown(licence: Licence) -> str:
     first = "\n".join(f"  | {line}" for line in licence.text.strip().splitlines()[:_LINES])
     return said(
-        texts.LICENCE, name=licence.name, version=licence.version, lines=first, file=licence.file, address=licence.address
+        texts.LICENCE,
+        name=licence.name,
+        version=licence.version,
+        lines=first,
+        file=licence.file,
+        address=licence.address,
     )
 
 

@@ -107,9 +107,13 @@ def load(table: Table, folder: Path) -> Model:
     return Model(model, list(table.numbers))
 
 
-def _train(
-    table: Table, training: Training, folder: Path, progress: Progress, tell: Callable[[str], None]
-) -> CTGAN:
+def training_of(folder: Path) -> Training:
+    """How the model in this folder was trained."""
+    about = _read_about(folder)
+    return Training(about["epochs"], about["seed"])
+
+
+def _train(table: Table, training: Training, folder: Path, progress: Progress, tell: Callable[[str], None]) -> CTGAN:
     steps_per_epoch = max(1, table.rows // _BATCH_ROWS)
     checkpoint, done = None, 0
     if (folder / CHECKPOINT).exists():
@@ -122,9 +126,7 @@ def _train(
             write_private(folder / CHECKPOINT, packed(arrays()))
 
     model = _ctgan(training.epochs - done, training.seed)
-    hook = register_optimizer_step_post_hook(
-        Steps(model, steps_per_epoch, training.epochs, checkpoint, keep, progress)
-    )
+    hook = register_optimizer_step_post_hook(Steps(model, steps_per_epoch, training.epochs, checkpoint, keep, progress))
     try:
         _fit(model, table)
     finally:

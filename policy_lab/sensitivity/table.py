@@ -128,7 +128,9 @@ def _names(path: Path, lines: _Lines) -> list[str]:
         raise wrong(f"{path.name}:1", texts.NO_NAMES, texts.NO_NAMES_REMEDY)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise wrong(f"{path.name}:1", phrase(texts.NAMES_TWICE, columns=listed(map(shown, twice))), texts.NO_NAMES_REMEDY)
+        raise wrong(
+            f"{path.name}:1", phrase(texts.NAMES_TWICE, columns=listed(map(shown, twice))), texts.NO_NAMES_REMEDY
+        )
     return names
 
 
@@ -164,11 +166,7 @@ def _is_of_numbers(column: Sequence[str]) -> bool:
 
 
 def _numbers(file: str, name: str, column: Sequence[str], numbered: Sequence[int]) -> Floats:
-    bad = [
-        line
-        for cell, line in zip(column, numbered, strict=True)
-        if cell not in MISSING and not _is_number(cell)
-    ]
+    bad = [line for cell, line in zip(column, numbered, strict=True) if cell not in MISSING and not _is_number(cell)]
     if bad:
         shown_lines = ", ".join(map(str, bad[:_MOST_LINES])) + ", ..." * (len(bad) > _MOST_LINES)
         problem = phrase(texts.NO_NUMBER, column=shown(name), lines=shown_lines)

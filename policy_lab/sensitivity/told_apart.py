@@ -65,7 +65,9 @@ def told_apart(column: str, values: Floats, generated: Sequence[float], epsilon:
                 real=real,
                 real_of_neighbour=real_of_other,
                 near=near(real, sensitivity, epsilon, 0.0, real / epsilon),
-                near_of_neighbour=near(real_of_other, sensitivity, epsilon, exact(query, other) - truth, real / epsilon),
+                near_of_neighbour=near(
+                    real_of_other, sensitivity, epsilon, exact(query, other) - truth, real / epsilon
+                ),
             )
 
 
