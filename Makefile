@@ -8,7 +8,7 @@ PROTOS := $(wildcard protos/tripartite/v1/*.proto)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast fuzz bench bench-bits bench-events bench-all bench-growth bench-report bench-audit bench-dashboard bench-load workload coverage check check-alerts test-browser screenshot format lint types imports protos protos-check docs docs-check lock clean
+.PHONY: help setup demo test test-fast test-ctgan fuzz bench bench-bits bench-events bench-all bench-growth bench-report bench-audit bench-dashboard bench-load workload coverage check check-alerts test-browser screenshot format lint types imports protos protos-check docs docs-check lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -55,6 +55,15 @@ fuzz: setup ## coverage-guided, SECONDS=60 for each parser or TARGET=name; saves
 .venv/.bench: .venv/.complete requirements-bench.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
 	@touch $@
+
+# Nothing but what it lists: the PyPI wheel of torch asks for gigabytes of CUDA libraries that nothing here uses.
+.venv/.ctgan: .venv/.complete requirements-ctgan.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-ctgan.lock || \
+		{ echo "If it was torch that was not found: docs/lab/sensitivity.md says where its wheel without CUDA comes from."; exit 1; }
+	@touch $@
+
+test-ctgan: .venv/.ctgan ## what 'tripartite lab sensitivity' trains, with CTGAN, which is installed under a licence of its own
+	$(BIN)/pytest -n 0 tests/unit/lab/sensitivity
 
 PEOPLE ?= 15000000
 DIR ?= build/bench/people-$(PEOPLE)
@@ -103,7 +112,7 @@ RESEARCHERS ?= 32
 bench-load: setup ## RESEARCHERS=32 at once, for SECONDS=120 on PEOPLE=1000000: answers a second, fairness, memory, then a replay
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.load --researchers $(RESEARCHERS) --seconds $(call given,SECONDS,120) --people $(call given,PEOPLE,1000000)
 
-check: setup ## the sole merge gate
+check: setup .venv/.ctgan ## the sole merge gate
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target format-check lint types imports protos-check docs-check installed
 	@$(MAKE) --no-print-directory check-alerts test
 
@@ -153,6 +162,10 @@ docs: setup ## refresh the help texts and figures that the documents quote
 docs-check: setup ## fail if a document quotes something that is no longer so
 	$(BIN)/python -m deploy.documents check
 
+# Resolved for macOS, whose torch needs no CUDA; on Linux the wheel without CUDA, which PyPI does not have, takes its place.
+ON_LINUX = sys_platform == 'linux' and platform_machine == 'x86_64'
+NOT_ON_LINUX = sys_platform != 'linux' or platform_machine != 'x86_64'
+TORCH_CPU_WHEEL = --hash=sha256:6746dbcbeb526eb61330b76b41ff1b4eb848951103a892eeb080dfa2b264667b
 lock: setup ## newest stable versions into the lock, with hashes and without a registry address
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --extra dev --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --no-header --custom-compile-command "make lock" \
@@ -160,6 +173,11 @@ lock: setup ## newest stable versions into the lock, with hashes and without a r
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --group bench --constraint requirements.lock \
 		--generate-hashes --no-emit-index-url --no-emit-find-links --no-header --custom-compile-command "make lock" \
 		--output-file requirements-bench.lock
+	rm -f requirements-ctgan.lock
+	MACOSX_DEPLOYMENT_TARGET=14.0 $(BIN)/uv pip compile --quiet --python-platform macos --python-version 3.11 --upgrade --group ctgan \
+		--constraint requirements.lock --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
+		--custom-compile-command "make lock" --output-file requirements-ctgan.lock
+	sed -i "s/^torch==\(.*\) [\\]/torch==\1+cpu ; $(ON_LINUX) $(TORCH_CPU_WHEEL)\ntorch==\1 ; $(NOT_ON_LINUX) \\\\/" requirements-ctgan.lock
 
 clean: ## remove everything that make made
 	rm -rf .venv build demo .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -107,6 +107,12 @@ def load(table: Table, folder: Path) -> Model:
     return Model(model, list(table.numbers))
 
 
+def training_of(folder: Path) -> Training:
+    """How the model in this folder was trained."""
+    about = _read_about(folder)
+    return Training(about["epochs"], about["seed"])
+
+
 def _train(table: Table, training: Training, folder: Path, progress: Progress, tell: Callable[[str], None]) -> CTGAN:
     steps_per_epoch = max(1, table.rows // _BATCH_ROWS)
     checkpoint, done = None, 0

@@ -6,15 +6,20 @@ in the number of rows by which the source divides.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from policy_lab.mechanisms.central import Laplace, NoisyMean, sensitivity
+from policy_lab.mechanisms.neighbours import Neighbours
+
 Floats = NDArray[np.float64]
 Query = Literal["sum", "avg"]
 QUERIES: Final[tuple[Query, ...]] = ("sum", "avg")
+Bounds = tuple[Fraction, Fraction]
+NEIGHBOURS: Final = Neighbours.REPLACED
 # AVG divides by the rows less one.
 FEWEST_ROWS: Final = 2
 
@@ -32,41 +37,20 @@ def source_sensitivity(query: Query, values: Floats) -> float:
     return largest if query == "sum" else largest / (values.size - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Between what a column's values lie by law or definition, whoever is in the data."""
-
-    low: float
-    high: float
-
-    @property
-    def sum_sensitivity(self) -> float:
-        """How far a sum changes when one row is replaced by any other, also by one without a value."""
-        return max(self.high, 0.0) - min(self.low, 0.0)
-
-    @property
-    def width(self) -> float:
-        """How far one row moves a sum of differences from the middle."""
-        return self.high - self.low
-
-    def clip(self, values: Floats) -> Floats:
-        """The values, those beyond the bounds set to them."""
-        return np.clip(values, self.low, self.high)
-
-
 def bounded_answers(
     query: Query, values: Floats, bounds: Bounds, epsilon: float, count: int, random: np.random.Generator
 ) -> Floats:
-    """Answers that are epsilon-differentially private where one row is replaced, whatever the data are.
+    """Answers from clipped values, epsilon-differentially private where a row is replaced by any other.
 
-    SUM: Laplace of the clipped values' sum. AVG: half of epsilon for the sum of differences from the middle of the bounds, half
-    for the number of rows that have a value; the ratio is kept within the bounds.
+    SUM has Laplace noise for the bounds. AVG is a `NoisyMean`, since how many rows have a value is not public.
     """
-    clipped = bounds.clip(values)
+    present = np.clip(values[~np.isnan(values)], *map(float, bounds))
     if query == "sum":
-        return float(np.nansum(clipped)) + random.laplace(0, bounds.sum_sensitivity / epsilon, count)
-    middle = (bounds.low + bounds.high) / 2
-    scale = 2 / epsilon
-    sums = float(np.nansum(clipped - middle)) + random.laplace(0, bounds.width * scale, count)
-    rows = float(np.count_nonzero(~np.isnan(values))) + random.laplace(0, scale, count)
-    return np.clip(middle + sums / np.maximum(rows, 1.0), bounds.low, bounds.high)
+        return bounded_sum(bounds, epsilon).apply(np.full(count, present.sum()), random)
+    mean = NoisyMean(bounds, epsilon, NEIGHBOURS)
+    return mean.apply(np.full(count, present.mean()), np.full(count, float(present.size)), random)
+
+
+def bounded_sum(bounds: Bounds, epsilon: float) -> Laplace:
+    """The noise of a sum within public bounds; a row without a value adds zero to it."""
+    return Laplace(sensitivity("sum", neighbours=NEIGHBOURS, bounds=bounds), epsilon)

@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-
 import torch
 from ctgan import CTGAN
+from numpy.typing import NDArray
 
 Arrays = dict[str, NDArray[Any]]
 Progress = Callable[[int, int], None]
