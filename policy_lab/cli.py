@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from policy_lab.site.commands import serve
 from policy_lab.tables.commands import table
 
 
@@ -12,4 +13,5 @@ def lab() -> None:
     """Weigh a policy before an agency says yes: pages, evaluations of mechanisms, an assessment to print."""
 
 
+lab.add_command(serve)
 lab.add_command(table)
