@@ -17,36 +17,12 @@ from markupsafe import Markup
 
 from broker_common.dashboard.web import PACKAGE, templates
 from broker_common.language import Language
+from policy_lab.document.page import blocks, style
+from policy_lab.figures.figure import FIGURES
+from policy_lab.figures.form_law import FIELDS, Number
 from policy_lab.site import texts
 
 HERE = "policy_lab.site"
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """One question of the form: a choice, or a whole number within public bounds in cells of `step`."""
-
-    key: str
-    label: str
-    choices: tuple[str, ...] = ()
-    low: int = 0
-    high: int = 0
-    step: int = 0
-    unit: str = ""
-
-    @property
-    def categories(self) -> int:
-        """How many answers there are to choose from."""
-        return len(self.choices)
-
-
-QUESTIONS = (
-    Question("age", texts.AGE, texts.AGES),
-    Question("language", texts.MOTHER_TONGUE, texts.LANGUAGES),
-    Question("smoking", texts.SMOKING, texts.SMOKES),
-    Question("diabetes", texts.DIABETES, texts.YES_OR_NO),
-    Question("height", texts.HEIGHT, low=140, high=200, step=5, unit="cm"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +49,9 @@ def file_name(code: str) -> str:
 
 
 def _made(t: Language, pages: Sequence[Any]) -> Explainer:
+    section = FIGURES["form"].draw(FIGURES["form"].values({}))
     script = read_static(HERE, "local_noise.js")
-    sheet = read_static(PACKAGE, "style.css") + read_static(HERE, "lab.css")
+    sheet = f"{style()}\n{read_static(HERE, 'lab.css')}"
     policy = (
         "default-src 'none'; connect-src 'none'; form-action 'none'; base-uri 'none'; img-src data:; "
         f"script-src '{_hash(script)}'; style-src '{_hash(sheet)}'"
@@ -87,7 +64,11 @@ def _made(t: Language, pages: Sequence[Any]) -> Explainer:
             t=t,
             pages=pages,
             path="/local-noise",
-            questions=QUESTIONS,
+            fields=FIELDS,
+            is_number=lambda field: isinstance(field, Number),
+            # Its explanations are those of the figure that 'lab explain form' prints.
+            citizen=blocks(section.citizen, t),
+            specialist=blocks(section.specialist, t),
             # Texts that the script fills in; no text may end the element that they stand in.
             words=Markup(json.dumps(_words(t), ensure_ascii=False).replace("<", "\\u003c")),  # noqa: S704 - escaped here
             policy=policy,

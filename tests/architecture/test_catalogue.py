@@ -33,6 +33,7 @@ from census_node.linking import texts as linking_texts
 from deploy import texts as deploy_texts
 from health_node import texts as health_texts
 from policy_lab.document import texts as document_texts
+from policy_lab.site import texts as site_texts
 from researcher_node import estimate_texts
 from researcher_node import texts as researcher_texts
 from researcher_node.checking import Outcome
@@ -57,6 +58,7 @@ TEXTS = (
         linking_texts,
         load_texts,
         researcher_texts,
+        site_texts,
         estimate_texts,
         study_texts,
     ),

@@ -1,15 +1,15 @@
-// Local noise in the browser alone: laws, draws and what would be sent. The laws are those of policy_lab/mechanisms.
+// Local noise in the browser alone: laws, draws and what would be sent, by the formulas of policy_lab/figures/form_law.py.
 "use strict";
 
 (() => {
   const words = JSON.parse(document.getElementById("words").textContent);
   const code = document.documentElement.lang;
   const byId = (id) => document.getElementById(id);
-  const questions = [...document.querySelectorAll("[data-question]")];
+  const fields = [...document.querySelectorAll("[data-field]")];
   const epsilonSlider = byId("epsilon");
   const peopleSlider = byId("people");
   const lookedAt = byId("looked-at");
-  const kind = byId("kind");
+  const EPSILONS = [0.1, 0.2, 0.5, 1, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20];
   const PEOPLE = [100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6];
   const LIKE_YOU = 1000;
   // The share that a survey is to find, and how far from it a normal error stays 19 times out of 20.
@@ -17,10 +17,10 @@
   const QUANTILE = 1.959964;
 
   const said = (name, values = {}) => words[name].replace(/\{(\w+)\}/g, (_, key) => values[key]);
-  const number = (value, digits = 0) =>
+  const figure = (value, digits = 0) =>
     new Intl.NumberFormat(`${code}-CA`, { minimumFractionDigits: digits, maximumFractionDigits: digits })
       .format(Math.abs(value) < 0.5 * 10 ** -digits ? 0 : value);
-  const percent = (share, digits = 2) => number(100 * share, digits) + (code === "fr" ? "\u00a0%" : "%");
+  const percent = (share, digits = 2) => figure(100 * share, digits) + (code === "fr" ? "\u00a0%" : "%");
   // Rounded up, so that it never understates; what is a rounding error of the computation itself is not rounded up.
   const atMost = (share) => percent(Math.min(1, Math.ceil(share * 1e4 - 1e-7) / 1e4));
 
@@ -33,97 +33,68 @@
     if (taken === pool.length) { crypto.getRandomValues(pool); taken = 0; }
     return pool[taken++];
   };
-  // Evenly between 0 and 1, 53 bits.
-  const uniform = () => ((word() >>> 5) * 2 ** 26 + (word() >>> 6)) / 2 ** 53;
+  // Between 0 and 1, both excluded.
+  const uniform = () => (word() + 0.5) / 2 ** 32;
 
-  // --- a choice among k answers ---------------------------------------------------------------------------------------
+  // --- laws -----------------------------------------------------------------------------------------------------------
 
-  const choice = (k, epsilon) => {
-    const keep = 1 / (1 + (k - 1) * Math.exp(-epsilon));
-    const other = keep * Math.exp(-epsilon);
+  // One of k answers is kept, or another one is sent.
+  const choice = (k, own, epsilon) => {
+    const keep = Math.exp(epsilon) / (Math.exp(epsilon) + k - 1);
+    const other = (1 - keep) / (k - 1);
+    const others = Array.from({ length: k }, (_, place) => place).filter((place) => place !== own);
     return {
-      epsilon, keep,
-      law: (own) => Array.from({ length: k }, (_, each) => (each === own ? keep : other)),
-      draw: (own) => (uniform() < keep ? own : (own + 1 + Math.floor(uniform() * (k - 1))) % k),
-      // Of the estimated share, for a share of the people that is known.
-      error: (share, people) => Math.sqrt(
-        (share * keep * (1 - keep) + (1 - share) * other * (1 - other)) / people) / (-Math.expm1(-epsilon) * keep),
+      chances: Array.from({ length: k }, (_, place) => (place === own ? keep : other)),
+      sent: (u) => (u < keep ? own : others[Math.min(Math.floor((u - keep) / (1 - keep) * others.length), others.length - 1)]),
+      // The standard error of an estimated share, for a share of the people that is known.
+      error: (share, people) =>
+        Math.sqrt((share * keep * (1 - keep) + (1 - share) * other * (1 - other)) / people) / (keep - other),
     };
   };
 
-  // --- a number between bounds, on the unit u in 0 .. 1 with noise of scale 1 / epsilon -------------------------------
-
-  const bounded = (epsilon, how) => {
-    const side = (length) => -Math.expm1(-epsilon * length) / epsilon;
-    const mass = (u, z) => side(u) + Math.sign(z - u) * side(Math.abs(z - u));
-    const around = (distance) =>
-      (-Math.expm1(-epsilon * distance) + Math.exp(-epsilon) * Math.expm1(epsilon * distance)) / (-2 * Math.expm1(-epsilon));
-    // The mean distance of one side, times its mass.
-    const moment = (length) => (1 - (1 + epsilon * length) * Math.exp(-epsilon * length)) / epsilon ** 2;
-    const tail = (distance) => Math.exp(-epsilon * distance) / 2;
-    const signed = () => {
-      const u = uniform() - 0.5;
-      return -Math.sign(u) * Math.log1p(-2 * Math.abs(u)) / epsilon;
+  // A number gets Laplace noise, is brought back to the nearer bound, and is rounded.
+  const number = (low, high, own, epsilon) => {
+    const scale = (high - low) / epsilon;
+    const laplace = (u) => Math.sign(u - 0.5) * scale * -Math.log(1 - 2 * Math.abs(u - 0.5));
+    const below = (x) => (x < 0 ? Math.exp(x / scale) / 2 : 1 - Math.exp(-x / scale) / 2);
+    const values = Array.from({ length: high - low + 1 }, (_, place) => low + place);
+    const edges = [0, ...values.slice(0, -1).map((value) => below(value + 0.5 - own)), 1];
+    const chances = values.map((_, place) => edges[place + 1] - edges[place]);
+    return {
+      scale, chances,
+      mean: values.reduce((sum, value, place) => sum + value * chances[place], 0),
+      sent: (u) => Math.floor(Math.min(Math.max(own + laplace(u), low), high) + 0.5),
     };
-    const turn = (value) => value - Math.floor(value);
-    const ways = {
-      truncated: {
-        epsilon,
-        cdf: (u, z) => mass(u, z) / (side(u) + side(1 - u)),
-        mean: (u) => u + (moment(1 - u) - moment(u)) / (side(u) + side(1 - u)),
-        draw: (u) => {
-          const isLeft = uniform() * (side(u) + side(1 - u)) < side(u);
-          const distance = -Math.log1p(uniform() * Math.expm1(-epsilon * (isLeft ? u : 1 - u))) / epsilon;
-          return Math.min(1, Math.max(0, isLeft ? u - distance : u + distance));
-        },
-      },
-      clamped: {
-        epsilon,
-        cdf: (u, z) => (z >= u ? 1 - tail(z - u) : tail(u - z)),
-        mean: (u) => u + Math.exp(-epsilon / 2) * Math.sinh(epsilon * (0.5 - u)) / epsilon,
-        draw: (u) => Math.min(1, Math.max(0, u + signed())),
-      },
-      wrapped: {
-        epsilon: Math.log1p(2 * Math.sinh(epsilon / 4) ** 2),
-        cdf: (u, z) => (z >= u ? around(z - u) + 1 - around(1 - u) : around(turn(z - u)) - around(1 - u)),
-        mean: (u) => turn(u) - 0.5 + around(1 - turn(u)),
-        draw: (u) => turn(u + signed()),
-      },
-    };
-    return ways[how];
   };
 
-  // --- questions ------------------------------------------------------------------------------------------------------
+  // --- fields ---------------------------------------------------------------------------------------------------------
 
   const labelOf = (field) => document.querySelector(`label[for="${field.id}"]`).textContent;
   const isChoice = (field) => field.tagName === "SELECT";
   const isRight = (field) => isChoice(field) || (field.value !== "" && field.checkValidity());
+  const wholeEpsilon = () => EPSILONS[Number(epsilonSlider.value)];
 
-  // One question with its noise: what each answer may become, how often, and what it costs.
+  // One field with its noise: what may be sent instead, how often, and in which cells it is shown.
   const noiseOf = (field) => {
-    const epsilon = Number(epsilonSlider.value);
+    const epsilon = wholeEpsilon() / fields.length;
     if (isChoice(field)) {
-      const own = field.selectedIndex;
-      const noise = choice(field.options.length, epsilon);
       const labels = [...field.options].map((option) => option.text);
-      return { ...noise, own, labels, shown: labels[own], cells: noise.law(own), drawCell: () => noise.draw(own), send: () => labels[noise.draw(own)] };
+      const law = choice(labels.length, field.selectedIndex, epsilon);
+      const say = (place) => labels[place];
+      return { ...law, epsilon, say, keep: law.chances[field.selectedIndex], own: field.selectedIndex, shown: say(field.selectedIndex), cells: labels.map((label, place) => ({ label, from: place, to: place })), first: 0 };
     }
-    const [low, high, step, unit] = [Number(field.min), Number(field.max), Number(field.dataset.cell), field.dataset.unit];
-    const range = high - low;
-    const noise = bounded(epsilon, kind.value);
-    const u = (Number(field.value) - low) / range;
-    const edges = Array.from({ length: range / step + 1 }, (_, place) => low + place * step);
-    const below = edges.map((edge, place) =>
-      place === 0 ? 0 : place === edges.length - 1 ? 1 : noise.cdf(u, (edge - low) / range));
-    const cellOf = (z) => Math.min(edges.length - 2, Math.floor(z * range / step));
-    return {
-      epsilon: noise.epsilon, own: cellOf(u), range, scale: range / epsilon, mean: low + range * noise.mean(u),
-      labels: edges.slice(0, -1).map((edge) => said("cell", { low: number(edge), high: number(edge + step) })),
-      shown: `${number(Number(field.value))} ${unit}`,
-      cells: below.slice(1).map((value, place) => value - below[place]),
-      drawCell: () => cellOf(noise.draw(u)),
-      send: () => `${number(Math.round(low + range * noise.draw(u)))} ${unit}`,
-    };
+    const [low, high, own, unit] = [Number(field.min), Number(field.max), Number(field.value), field.dataset.unit];
+    const law = number(low, high, own, epsilon);
+    const say = (value) => said("withUnit", { value: figure(value), unit });
+    // Whoever is carried past a bound is counted there: the bounds are cells of their own.
+    const cells = [{ label: say(low), from: low, to: low }];
+    const step = Math.round((high - low) / 10);
+    for (let from = low + 1; from < high; from += step) {
+      const to = Math.min(from + step - 1, high - 1);
+      cells.push({ label: said("between", { low: figure(from), high: figure(to), unit }), from, to });
+    }
+    cells.push({ label: say(high), from: high, to: high });
+    return { ...law, epsilon, say, keep: law.chances[own - low], own, range: high - low, unit, shown: say(own), cells, first: low };
   };
 
   // --- step 2 ---------------------------------------------------------------------------------------------------------
@@ -151,47 +122,48 @@
   };
 
   const showLaw = (noise) => {
+    const cellOf = (value) => noise.cells.findIndex(({ from, to }) => from <= value && value <= to);
     const counts = noise.cells.map(() => 0);
-    for (let each = 0; each < LIKE_YOU; each++) counts[noise.drawCell()] += 1;
-    const most = Math.max(...noise.cells, ...counts.map((count) => count / LIKE_YOU));
+    for (let each = 0; each < LIKE_YOU; each++) counts[cellOf(noise.sent(uniform()))] += 1;
+    const shares = noise.cells.map(({ from, to }) =>
+      noise.chances.slice(from - noise.first, to - noise.first + 1).reduce((sum, chance) => sum + chance, 0));
+    const most = Math.max(...shares, ...counts.map((count) => count / LIKE_YOU));
     byId("law-caption").textContent = said("caption", { answer: noise.shown });
-    byId("law").tBodies[0].replaceChildren(...noise.cells.map((share, place) => {
+    byId("law").tBodies[0].replaceChildren(...noise.cells.map(({ label }, place) => {
       const row = element("tr");
-      const head = element("th", noise.labels[place], { scope: "row" });
-      if (place === noise.own) {
+      const head = element("th", label, { scope: "row" });
+      if (place === cellOf(noise.own)) {
         row.className = "own";
         head.append(" ", element("span", said("yours"), { class: "tag" }));
       }
       const picture = element("td", "", { class: "drawn", "aria-hidden": "true" });
-      picture.append(drawn(share, counts[place] / LIKE_YOU, most));
-      row.append(head, element("td", percent(share), { class: "number" }), element("td", number(counts[place]), { class: "number" }), picture);
+      picture.append(drawn(shares[place], counts[place] / LIKE_YOU, most));
+      row.append(head, element("td", percent(shares[place]), { class: "number" }), element("td", figure(counts[place]), { class: "number" }), picture);
       return row;
     }));
   };
 
-  const showFigures = (field, noise, total) => {
-    const isNumber = !isChoice(field);
-    byId("kind-field").hidden = !isNumber;
-    for (const part of document.querySelectorAll("#figures [data-choice]")) part.hidden = isNumber;
-    for (const part of document.querySelectorAll("#figures [data-number]")) part.hidden = !isNumber;
+  const showFigures = (noise) => {
+    const isNumber = noise.scale !== undefined;
+    for (const part of document.querySelectorAll("[data-number]")) part.hidden = !isNumber;
     const sureness = (epsilon) => atMost(1 / (1 + Math.exp(-epsilon)));
-    byId("figure-epsilon").textContent = number(noise.epsilon, 3);
-    byId("figure-total").textContent = number(total, 3);
+    byId("figure-epsilon").textContent = figure(noise.epsilon, 2);
+    byId("figure-total").textContent = figure(wholeEpsilon(), 1);
+    byId("figure-keep").textContent = percent(noise.keep);
     byId("belief").textContent = said("belief", { share: sureness(noise.epsilon) });
-    byId("all-belief").textContent = said("allBelief", { share: sureness(total) });
+    byId("all-belief").textContent = said("allBelief", { share: sureness(wholeEpsilon()) });
     if (isNumber) {
-      const name = kind.value === "wrapped" ? "halfRange" : "range";
-      byId("figure-sensitivity").textContent = said(name, { range: number(kind.value === "wrapped" ? noise.range / 2 : noise.range) });
-      byId("figure-scale").textContent = said("centimetres", { value: number(noise.scale, 1) });
-      byId("figure-mean").textContent = said("centimetres", { value: number(noise.mean, 2) });
-      const off = noise.mean - Number(field.value);
-      byId("crowd").textContent = said(off < 0 ? "tooLittle" : "tooMuch", { height: noise.shown, difference: number(Math.abs(off), 2) });
+      const { unit } = noise;
+      const off = noise.mean - noise.own;
+      byId("figure-sensitivity").textContent = said("range", { value: figure(noise.range), unit });
+      byId("figure-scale").textContent = said("withUnit", { value: figure(noise.scale, 1), unit });
+      byId("figure-mean").textContent = said("withUnit", { value: figure(noise.mean, 2), unit });
+      byId("crowd").textContent = said(off < 0 ? "tooLittle" : "tooMuch", { value: noise.shown, unit, difference: figure(Math.abs(off), 2) });
     } else {
-      byId("figure-sensitivity").textContent = said("oneAnswer");
-      byId("figure-keep").textContent = percent(noise.keep);
       const people = PEOPLE[Number(peopleSlider.value)];
       const margin = QUANTILE * noise.error(SHARE, people);
-      byId("crowd").textContent = said(margin < SHARE ? "crowd" : "noUse", { people: number(people), margin: number(100 * margin, 2) });
+      byId("figure-sensitivity").textContent = said("oneAnswer");
+      byId("crowd").textContent = said(margin < SHARE ? "crowd" : "noUse", { people: figure(people), margin: figure(100 * margin, 2) });
     }
   };
 
@@ -200,7 +172,10 @@
   let message = null;
 
   const showSent = (noises) => {
-    const rows = questions.map((field, place) => ({ label: labelOf(field), noise: noises[place], sent: noises[place]?.send() }));
+    const rows = fields.map((field, place) => {
+      const noise = noises[place];
+      return { label: labelOf(field), noise, sent: noise && noise.say(noise.sent(uniform())) };
+    });
     byId("sent").tBodies[0].replaceChildren(...rows.map(({ label, noise, sent }) => {
       const row = element("tr", "", { role: "row" });
       const cell = (name, text, head) => {
@@ -214,7 +189,7 @@
       cell("th", label, "question");
       cell("td", noise ? noise.shown : "–", "answer");
       const after = cell("td", noise ? sent : "–", "sent");
-      cell("td", noise ? number(noise.epsilon, 3) : "–", "epsilon");
+      cell("td", noise ? figure(noise.epsilon, 2) : "–", "epsilon");
       if (noise && sent !== noise.shown) {
         row.className = "changed";
         after.append(" ", element("span", said("isChanged"), { class: "tag" }));
@@ -224,41 +199,46 @@
     const isWhole = rows.every(({ noise }) => noise);
     const changed = rows.filter(({ noise, sent }) => noise && sent !== noise.shown).length;
     const name = changed === 0 ? "changedNone" : changed === 1 ? "changedOne" : "changedMany";
-    byId("changed").textContent = isWhole ? said(name, { n: number(changed), all: number(rows.length) }) : "";
+    byId("changed").textContent = isWhole ? said(name, { n: figure(changed), all: figure(rows.length) }) : "";
     byId("download").disabled = !isWhole;
     // Nothing here tells what the answers were.
     message = isWhole && {
       answers: rows.map(({ label, noise, sent }) => ({ question: label, sent, epsilon: noise.epsilon })),
-      epsilon: noises.reduce((sum, noise) => sum + noise.epsilon, 0),
+      epsilon: wholeEpsilon(),
     };
   };
 
   const show = () => {
-    for (const field of questions.filter((each) => !isChoice(each))) {
+    for (const field of fields.filter((each) => !isChoice(each))) {
       const hint = byId(`${field.id}-hint`);
       hint.dataset.usual ??= hint.textContent;
       const right = isRight(field);
       field.setAttribute("aria-invalid", String(!right));
-      hint.textContent = right ? hint.dataset.usual : said("outside", { low: number(Number(field.min)), high: number(Number(field.max)) });
+      hint.textContent = right ? hint.dataset.usual : said("outside", { low: field.min, high: field.max });
       hint.className = right ? "small" : "alert";
     }
-    byId("epsilon-shown").textContent = number(Number(epsilonSlider.value), 1);
-    const people = number(PEOPLE[Number(peopleSlider.value)]);
+    byId("epsilon-shown").textContent = figure(wholeEpsilon(), 1);
+    epsilonSlider.setAttribute("aria-valuetext", figure(wholeEpsilon(), 1));
+    const people = figure(PEOPLE[Number(peopleSlider.value)]);
     byId("people-shown").textContent = people;
     peopleSlider.setAttribute("aria-valuetext", people);
-    const noises = questions.map((field) => (isRight(field) ? noiseOf(field) : null));
-    const place = questions.findIndex((field) => field.id === lookedAt.value);
-    if (noises[place]) {
-      showLaw(noises[place]);
-      showFigures(questions[place], noises[place], noises.reduce((sum, noise) => sum + (noise?.epsilon ?? 0), 0));
+    const noises = fields.map((field) => (isRight(field) ? noiseOf(field) : null));
+    const looked = noises[fields.findIndex((field) => field.id === lookedAt.value)];
+    if (looked) {
+      showLaw(looked);
+      showFigures(looked);
     }
     showSent(noises);
   };
 
   const makeUp = () => {
-    for (const field of questions) {
+    for (const field of fields) {
       if (isChoice(field)) field.selectedIndex = Math.floor(uniform() * field.options.length);
-      else field.value = 150 + Math.floor(uniform() * 41);
+      else {
+        // Two draws: people in the middle are more usual.
+        const [low, high] = [Number(field.min), Number(field.max)];
+        field.value = low + Math.floor((uniform() + uniform()) / 2 * (high - low + 1));
+      }
     }
     show();
   };
