@@ -23,6 +23,7 @@ from policy_lab.figures.form_law import FIELDS, Number
 from policy_lab.site import texts
 
 HERE = "policy_lab.site"
+LOCAL_NOISE_PATH = "/local-noise"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def _made(t: Language, pages: Sequence[Any]) -> Explainer:
         .render(
             t=t,
             pages=pages,
-            path="/local-noise",
+            path=LOCAL_NOISE_PATH,
             fields=FIELDS,
             is_number=lambda field: isinstance(field, Number),
             # Its explanations are those of the figure that 'lab explain form' prints.

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
@@ -31,12 +31,14 @@ from policy_lab.document import texts as document_texts
 from policy_lab.document.model import Bars, Heat, Lines, Paragraph, Plot, Section
 from policy_lab.figures.figure import FIGURES, Figure
 from policy_lab.figures.setting import Setting, Values
-from policy_lab.site.explainer import HERE, explainer_page
+from policy_lab.site.explainer import HERE, LOCAL_NOISE_PATH, explainer_page
 
 # A figure's key and settings.
 Kept = tuple[str, tuple[tuple[str, Decimal | str], ...]]
 READERS = {"citizen": document_texts.CITIZEN, "specialist": document_texts.SPECIALIST}
-LOCAL_NOISE = phrase("Local noise in three steps")
+# Somebody's answers to the form stand in no address: its page computes in the browser alone.
+FORM = "form"
+SHOWN = {key: figure for key, figure in FIGURES.items() if key != FORM}
 # In the address beside the settings: for whom the page explains.
 _READER = "reader"
 _THEMES = ("light", "dark")
@@ -83,9 +85,10 @@ def make_app() -> ASGIApp:
     app = Starlette(
         routes=[
             Route("/", handlers.index, methods=["GET"]),
+            Route(f"/figures/{FORM}", handlers.form, methods=["GET"]),
             Route("/figures/{key}", handlers.figure, methods=["GET"]),
             Route("/figures/{key}/plots/{code}/{width}/{theme}/{plot}.svg", handlers.plot, methods=["GET"]),
-            Route("/local-noise", handlers.local_noise, methods=["GET"]),
+            Route(LOCAL_NOISE_PATH, handlers.local_noise, methods=["GET"]),
             Route("/static/document.css", handlers.document_style, methods=["GET"]),
             Mount("/static", StaticFiles(packages=[(PACKAGE, "static"), (HERE, "static")])),
         ],
@@ -115,7 +118,7 @@ class _Handlers:
         self._jinja = templates([HERE])
         self._pages = [
             Entry("/", phrase("Overview")),
-            Entry("/local-noise", LOCAL_NOISE),
+            Entry(LOCAL_NOISE_PATH, phrase("Local noise in three steps")),
         ]
 
     # --- pages -----------------------------------------------------------------------------------------------------
@@ -124,7 +127,7 @@ class _Handlers:
         chosen = language_chosen(request)
         if chosen is not None:
             return chosen
-        cards = await asyncio.to_thread(lambda: [_card(figure) for figure in FIGURES.values()])
+        cards = await asyncio.to_thread(lambda: [_card(figure) for figure in SHOWN.values()])
         return self._rendered(request, "index.html", phrase("The policy lab"), {"cards": cards})
 
     async def figure(self, request: Request) -> Response:
@@ -169,6 +172,10 @@ class _Handlers:
             _missing()
         return Response(svg, media_type="image/svg+xml")
 
+    async def form(self, request: Request) -> Response:
+        del request
+        return RedirectResponse(LOCAL_NOISE_PATH, 303)
+
     async def local_noise(self, request: Request) -> Response:
         chosen = language_chosen(request)
         if chosen is not None:
@@ -203,7 +210,7 @@ def _missing() -> NoReturn:
 
 
 def _figure_of(request: Request) -> Figure:
-    figure = FIGURES.get(request.path_params["key"])
+    figure = SHOWN.get(request.path_params["key"])
     if figure is None:
         _missing()
     return figure
@@ -283,7 +290,7 @@ def _unit(unit: str, t: Language) -> str:
 
 def _beside(figure: Figure) -> tuple[Figure | None, Figure | None]:
     """The figures before and after one."""
-    row = [None, *FIGURES.values(), None]
+    row = [None, *SHOWN.values(), None]
     place = row.index(figure)
     return row[place - 1], row[place + 1]
 

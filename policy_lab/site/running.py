@@ -12,6 +12,7 @@ from broker_common.dashboard.serving import serve_app
 from broker_common.interrupts import watch_lifeline
 from broker_common.language import LANGUAGES, language
 from broker_common.logs import log_as
+from broker_common.storage.durable import SHARED_FILE, make_shared_folder, replace_file
 from policy_lab.site.explainer import explainer_file, file_name
 from policy_lab.site.pages import make_app
 
@@ -38,11 +39,11 @@ def run_lab(port: int, *, lifeline: bool, say: Callable[[str], None]) -> None:
 
 
 def save_explainer(folder: Path) -> list[Path]:
-    """Write the explainer of local noise in every language."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write the explainer of local noise in every language, to be handed on."""
+    make_shared_folder(folder)
     written = []
     for code in LANGUAGES:
         path = folder / file_name(code)
-        path.write_text(explainer_file(language(code)), "utf-8")
+        replace_file(path, explainer_file(language(code)).encode(), mode=SHARED_FILE)
         written.append(path)
     return written

@@ -7,6 +7,8 @@
   const code = document.documentElement.lang;
   // Between the last movement and the question to the server.
   const REST_MS = 120;
+  // Shorter waits are not worth a word.
+  const PATIENCE_MS = 500;
   let waiting = 0;
   let isAsking = false;
   let isOutdated = false;
@@ -45,7 +47,7 @@
     if (isAsking) { isOutdated = true; return; }
     isAsking = true;
     const asked = settings();
-    say(state.dataset.busy);
+    const slow = setTimeout(() => say(state.dataset.busy), PATIENCE_MS);
     try {
       const answer = await fetch(`${location.pathname}?${asked}`, { credentials: "same-origin", cache: "no-store" });
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -56,11 +58,13 @@
       if (!isOutdated) {
         for (const [part, fresh] of parts) replacePart(part, fresh);
         keepAddress(asked);
-        say("");
       }
+      clearTimeout(slow);
+      say("");
     } catch {
       say(state.dataset.lost, "alert");
     }
+    clearTimeout(slow);
     isAsking = false;
     if (isOutdated) { isOutdated = false; ask(); }
   };
