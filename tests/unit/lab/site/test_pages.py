@@ -17,7 +17,14 @@ from policy_lab.figures.figure import FIGURES
 from policy_lab.site.explainer import explainer_file
 from policy_lab.site.pages import SHOWN, make_app
 
-PATHS = ("/", "/local-noise", "/nowhere", "/figures/nowhere", "/static/figure.js", *(f"/figures/{key}" for key in SHOWN))
+PATHS = (
+    "/",
+    "/local-noise",
+    "/nowhere",
+    "/figures/nowhere",
+    "/static/figure.js",
+    *(f"/figures/{key}" for key in SHOWN),
+)
 SCRIPT = '<script>alert("x")</script>'
 
 
