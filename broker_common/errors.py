@@ -611,8 +611,8 @@ REASONS: Mapping[str, Reason] = {
     "PORT_TAKEN": Reason(
         RefusedError,
         "Cannot listen on {address}.",
-        "Another program uses the port, or it is no HOST:PORT of this machine: stop the other one, or change address in "
-        "config.toml, and where peers call it.",
+        "Another program uses the port, or it is no HOST:PORT of this machine: stop the other one, or give another --port, or "
+        "change address in config.toml, and where peers call it.",
     ),
     # --- set-up ----------------------------------------------------------------------------------------------------
     "CONFIG_INVALID": Reason(

@@ -7,6 +7,7 @@ import click
 from policy_lab.assessment.commands import assessment
 from policy_lab.explain.commands import explain
 from policy_lab.sensitivity.commands import sensitivity
+from policy_lab.site.commands import serve
 from policy_lab.tables.commands import table
 
 
@@ -18,4 +19,5 @@ def lab() -> None:
 lab.add_command(assessment)
 lab.add_command(explain)
 lab.add_command(sensitivity)
+lab.add_command(serve)
 lab.add_command(table)

@@ -19,6 +19,7 @@ from broker_common.dashboard.access import COOKIE, Access
 from broker_common.dashboard.config import DashboardConfig, ranks
 from broker_common.dashboard.serving import TlsFiles, serve_site, tls_context
 from broker_common.dashboard.site import Action, Health, Page, Site
+from broker_common.dashboard.web import LOCAL_HOSTS
 from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.interrupts import watch_lifeline
 from broker_common.logs import LogFormat, log_as
@@ -35,7 +36,6 @@ _LOOPBACK = "127.0.0.1"
 _MAX_PORT = 65_535
 # 128 bits in hex.
 _LEAST_SECRET_CHARACTERS = 32
-_LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
 def say_changes(known: set[str], found: set[str]) -> set[str]:
@@ -91,7 +91,7 @@ def run_dashboard(shown: Dashboard, *, port: int, configured: bool, lifeline: bo
         RefusedError: PORT_TAKEN.
     """
     log_as(shown.log_format)
-    logging.getLogger().addHandler(_Libraries(logging.WARNING))
+    log_libraries()
     host, number, tls = _configured(shown) if configured else (_LOOPBACK, port, None)
     key = secrets.token_urlsafe(24)
     site = site_of(shown, _access(shown, key), system_clock)
@@ -140,13 +140,16 @@ def site_of(shown: Dashboard, access: Access, clock: Clock) -> Site:
         metrics=shown.metrics,
         version=lambda: shown.news.version,
         templates=(shown.templates,),
-        hosts=_LOCAL_HOSTS | frozenset(name.lower() for name in shown.config.hosts),
+        hosts=LOCAL_HOSTS | frozenset(name.lower() for name in shown.config.hosts),
     )
 
 
-class _Libraries(logging.Handler):
-    """Writes what the web server and the event loop complain of as lines of the operator log."""
+def log_libraries() -> None:
+    """Write what the web server and the event loop complain of as lines of the operator log."""
+    logging.getLogger().addHandler(_Libraries(logging.WARNING))
 
+
+class _Libraries(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:

@@ -126,12 +126,12 @@ def certificate_told(app: ASGIApp, fingerprint: str, ends_ms: int, clock: Clock)
 class _Server(uvicorn.Server):
     """Ends streams before it waits for what is open: they never end by themselves."""
 
-    def __init__(self, config: uvicorn.Config, site: Site) -> None:
+    def __init__(self, config: uvicorn.Config, end_streams: Callable[[], None]) -> None:
         super().__init__(config)
-        self._site = site
+        self._end_streams = end_streams
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._site.end_streams()
+        self._end_streams()
         await super().shutdown(sockets)
 
 
@@ -143,11 +143,30 @@ async def serve_site(
     Raises:
         RefusedError: PORT_TAKEN.
     """
+    site.begin()
+    await serve_app(make_app(site), host, port, on_ready, tls=tls, http=_protocol(site), end_streams=site.end_streams)
+
+
+async def serve_app(
+    app: ASGIApp,
+    host: str,
+    port: int,
+    on_ready: Callable[[str], None],
+    *,
+    tls: ssl.SSLContext | None = None,
+    http: type[H11Protocol] = H11Protocol,
+    end_streams: Callable[[], None] = lambda: None,
+) -> None:
+    """The same for any application.
+
+    Raises:
+        RefusedError: PORT_TAKEN.
+    """
     listener = _listen(host, port)
     with listener:
         config = uvicorn.Config(
-            make_app(site),
-            http=_protocol(site),
+            app,
+            http=http,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -160,8 +179,7 @@ async def serve_site(
         )
         config.load()
         config.ssl = tls
-        site.begin()
-        server = _Server(config, site)
+        server = _Server(config, end_streams)
         shown = f"[{host}]" if ":" in host else host
         on_ready(f"{'http' if tls is None else 'https'}://{shown}:{listener.getsockname()[1]}")
         await server.serve(sockets=[listener])

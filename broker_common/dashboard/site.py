@@ -13,47 +13,32 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
-import jinja2
 import structlog
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from broker_common.dashboard.access import Access, Rank, Visitor
+from broker_common.dashboard.web import PACKAGE, Guard, language_chosen, language_of, templates
 from broker_common.errors import BrokerError
-from broker_common.language import LANGUAGES, Language, language, phrase
+from broker_common.language import Language, phrase
 from broker_common.values import Clock
 
 CERTIFICATE = "tripartite.certificate"
 """Where a request's scope holds the fingerprint of the certificate that its connection came with."""
 
 _log = structlog.get_logger()
-_HEADERS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
-    "x-content-type-options": "nosniff",
-    # With "no-referrer" a browser does not say where a form of ours comes from either.
-    "referrer-policy": "same-origin",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "permissions-policy": "camera=(), geolocation=(), microphone=()",
-}
 # Open pages that are told of news at the same time.
 _MOST_STREAMS = 64
 # A form with the longest reason that a log takes.
 _MAX_FORM_BYTES = 16_384
 # A silent stream says that it is still there, or something on the way may close it.
 _HEARTBEAT_SECONDS = 15.0
-# A name in the domain name system has no more.
-_MAX_HOST_CHARACTERS = 253
-_LANGUAGE_COOKIE = "tripartite-language"
 # In the address of the request that follows a key, and nowhere else.
 _CAME_WITH_KEY = "signed-in"
-# How long the choice of a language is kept.
-_YEAR_SECONDS = 31_536_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,65 +126,23 @@ def make_app(site: Site) -> ASGIApp:
             Route("/healthz", handlers.healthz, methods=["GET"]),
             Route("/readyz", handlers.readyz, methods=["GET"]),
             Route("/metrics", handlers.metrics, methods=["GET"]),
-            Mount("/static", StaticFiles(packages=[("broker_common.dashboard", "static")])),
+            Mount("/static", StaticFiles(packages=[(PACKAGE, "static")])),
         ],
         exception_handlers={404: handlers.not_found},
     )
-    return _Guard(app, site.hosts)
-
-
-class _Guard:
-    """Refuses requests that name another host, and puts the headers on every response."""
-
-    def __init__(self, app: ASGIApp, hosts: frozenset[str]) -> None:
-        self._app = app
-        self._hosts = hosts
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
-        is_page = not scope["path"].startswith("/static/")
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                extra = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
-                extra.append((b"cache-control", b"no-store" if is_page else b"max-age=3600"))
-                message = {**message, "headers": [*message["headers"], *extra]}
-            await send(message)
-
-        # SECURITY: a page of another site whose name was made to lead here sends that name along.
-        if self._hosts and _without_port(host) not in self._hosts:
-            _log.warning("a request for another host was refused", host=host[:_MAX_HOST_CHARACTERS])
-            await PlainTextResponse("unknown host", 421)(scope, receive, send_with_headers)
-            return
-        await self._app(scope, receive, send_with_headers)
-
-
-def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0].lower()
+    return Guard(app, site.hosts)
 
 
 class _Handlers:
     def __init__(self, site: Site) -> None:
         self._site = site
-        loaders = [jinja2.PackageLoader(package) for package in ("broker_common.dashboard", *site.templates)]
-        self._jinja = jinja2.Environment(
-            loader=jinja2.ChoiceLoader(loaders),
-            autoescape=True,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            undefined=jinja2.StrictUndefined,
-        )
+        self._jinja = templates(site.templates)
 
     # --- pages -----------------------------------------------------------------------------------------------------
 
     def page(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def show(request: Request) -> Response:
-            entered = self._entered(request) or self._language_chosen(request)
+            entered = self._entered(request) or language_chosen(request)
             if entered is not None:
                 return entered
             visitor = self._visitor(request)
@@ -210,10 +153,10 @@ class _Handlers:
             if visitor.rank < page.rank:
                 _log.warning("a page was refused at the dashboard", path=page.path, by=visitor.name)
                 return self._rendered(request, visitor, "refused.html", page.title, {}, status=403)
-            values = await asyncio.to_thread(page.values, self._language(request))
+            values = await asyncio.to_thread(page.values, language_of(request))
             # SECURITY: not even computed for a reader, so that no template can show it by mistake.
             if page.for_staff is not None and visitor.rank >= Rank.STAFF:
-                values = {**values, **await asyncio.to_thread(page.for_staff, self._language(request))}
+                values = {**values, **await asyncio.to_thread(page.for_staff, language_of(request))}
             return self._rendered(request, visitor, page.template, page.title, values)
 
         return show
@@ -232,7 +175,7 @@ class _Handlers:
         *,
         status: int = 200,
     ) -> Response:
-        tongue = self._language(request)
+        tongue = language_of(request)
         text = self._jinja.get_template(template).render(
             t=tongue,
             site=self._site,
@@ -246,26 +189,6 @@ class _Handlers:
             **values,
         )
         return Response(text, status, media_type="text/html")
-
-    def _language(self, request: Request) -> Language:
-        chosen = request.cookies.get(_LANGUAGE_COOKIE, "")
-        if chosen in LANGUAGES:
-            return language(chosen)
-        for part in request.headers.get("accept-language", "").split(","):
-            code = part.partition(";")[0].strip().partition("-")[0].lower()
-            if code in LANGUAGES:
-                return language(code)
-        return language("en")
-
-    def _language_chosen(self, request: Request) -> Response | None:
-        code = request.query_params.get("lang", "")
-        if code not in LANGUAGES:
-            return None
-        response = RedirectResponse(request.url.path, 303)
-        response.set_cookie(
-            _LANGUAGE_COOKIE, code, max_age=_YEAR_SECONDS, httponly=True, secure=True, samesite="strict"
-        )
-        return response
 
     # --- who it is -------------------------------------------------------------------------------------------------
 
@@ -308,7 +231,7 @@ class _Handlers:
                 _log.warning("an action was refused at the dashboard", path=action.path, by=visitor.name)
                 template = "refused.html" if visitor.rank < Rank.OPERATOR else "stale.html"
                 return self._rendered(request, visitor, template, phrase("Refused"), {"back": action.page}, status=403)
-            tongue = self._language(request)
+            tongue = language_of(request)
             try:
                 done, failed = tongue(await asyncio.to_thread(action.perform, form)), None
             except BrokerError as error:

@@ -26,9 +26,9 @@ def section(section: Section, t: Language) -> Markup:
     return Markup(_macros().section(said.section(section, t, _drawer(t))))  # noqa: S704 - the template escapes
 
 
-def blocks(blocks: Sequence[Block], t: Language) -> Markup:
-    """Blocks, for such a page."""
-    return Markup(_macros().blocks(said.blocks(blocks, t, _drawer(t))))  # noqa: S704 - the template escapes
+def blocks(blocks: Sequence[Block], t: Language, draw: said.Draw | None = None) -> Markup:
+    """Blocks, for such a page. `draw` says where plots are found that do not stand in the page."""
+    return Markup(_macros().blocks(said.blocks(blocks, t, draw or _drawer(t))))  # noqa: S704 - the template escapes
 
 
 @cache

@@ -28,6 +28,8 @@ from policy_lab.document.model import Axis, Bars, Heat, Line, Lines, Plot
 from policy_lab.document.numbers import shown
 
 _WIDTH_INCHES, _HEIGHT_INCHES = 7.2, 4.2
+# On a telephone a plot is drawn for its width, or nobody could read it.
+_NARROW_INCHES = 4.2
 _DOTS_PER_INCH = 150
 # A row of a heat map needs so much room, and what stands around the map.
 _HEAT_ROW_INCHES, _HEAT_REST_INCHES = 0.34, 1.6
@@ -81,11 +83,13 @@ _DARK = _Palette(
 )
 
 
-def draw(plot: Plot, t: Language, *, form: Literal["svg", "png"], dark: bool = False, mark: str = "") -> bytes:
+def draw(
+    plot: Plot, t: Language, *, form: Literal["svg", "png"], dark: bool = False, narrow: bool = False, mark: str = ""
+) -> bytes:
     """The plot; with a mark it stands alone, and has its title as well."""
     with _LOCK, mpl.rc_context(_SETTINGS):
         palette = _DARK if dark else _LIGHT
-        figure = Figure(figsize=_size(plot), dpi=_DOTS_PER_INCH, layout="constrained", facecolor=palette.paper)
+        figure = Figure(figsize=_size(plot, narrow), dpi=_DOTS_PER_INCH, layout="constrained", facecolor=palette.paper)
         FigureCanvasAgg(figure)
         axes = figure.add_subplot(facecolor=palette.paper)
         _dress(axes, palette)
@@ -95,7 +99,7 @@ def draw(plot: Plot, t: Language, *, form: Literal["svg", "png"], dark: bool = F
             _bars(axes, plot, t, palette)
         else:
             _heat(axes, plot, t, palette)
-        _legend(figure, axes, palette)
+        _legend(figure, axes, palette, columns=1 if narrow else 2)
         if mark:
             axes.set_title(_plain(t(plot.title)), color=palette.ink, wrap=True)
             figure.suptitle(_plain(t(mark)), color=palette.limit, fontsize="small", wrap=True)
@@ -104,10 +108,11 @@ def draw(plot: Plot, t: Language, *, form: Literal["svg", "png"], dark: bool = F
         return content.getvalue()
 
 
-def _size(plot: Plot) -> tuple[float, float]:
+def _size(plot: Plot, narrow: bool) -> tuple[float, float]:
+    width = _NARROW_INCHES if narrow else _WIDTH_INCHES
     if isinstance(plot, Heat):
-        return _WIDTH_INCHES, min(_MOST_INCHES, _HEAT_REST_INCHES + _HEAT_ROW_INCHES * len(plot.rows))
-    return _WIDTH_INCHES, _HEIGHT_INCHES
+        return width, min(_MOST_INCHES, _HEAT_REST_INCHES + _HEAT_ROW_INCHES * len(plot.rows))
+    return width, _HEIGHT_INCHES
 
 
 def _plain(text: str) -> str:
@@ -247,9 +252,11 @@ def _cells(axes: Axes, plot: Heat, t: Language, image: AxesImage) -> None:
                 axes.text(column, row, shown(value, 2, t), ha="center", va="center", color=ink, fontsize="x-small")
 
 
-def _legend(figure: Figure, axes: Axes, palette: _Palette) -> None:
+def _legend(figure: Figure, axes: Axes, palette: _Palette, *, columns: int) -> None:
     handles, labels = axes.get_legend_handles_labels()
     if labels:
-        legend = figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize="small", frameon=False)
+        legend = figure.legend(
+            handles, labels, loc="outside lower center", ncols=columns, fontsize="small", frameon=False
+        )
         for text in legend.get_texts():
             text.set_color(palette.ink)

@@ -35,6 +35,7 @@ from health_node import texts as health_texts
 from policy_lab.document import texts as document_texts
 from policy_lab.survey import texts as survey_texts
 from policy_lab.tables import texts as table_texts
+from policy_lab.site import texts as site_texts
 from researcher_node import estimate_texts
 from researcher_node import texts as researcher_texts
 from researcher_node.checking import Outcome
@@ -59,6 +60,7 @@ TEXTS = (
         linking_texts,
         load_texts,
         researcher_texts,
+        site_texts,
         estimate_texts,
         study_texts,
         survey_texts,

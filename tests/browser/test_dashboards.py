@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.chromium import RULES
 from fakes.dashboards import Dashboard, dashboard
 from fakes.deployment import FRENCH, Deployment, make, run_here
 
@@ -20,8 +21,6 @@ CENSUS_PAGES = ("/", "/people", "/activity", "/orders")
 HEALTH_PAGES = ("/", "/activity")
 # A hang guard; no test waits for it to pass.
 PATIENCE_MS = 120_000
-# The rules of WCAG 2.2, levels A and AA.
-RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}}
 
 
 def open_context(browser: Browser, **options: Any) -> BrowserContext:

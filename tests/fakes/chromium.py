@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-__all__ = ["ARGUMENTS", "CHROMIUM"]
+__all__ = ["ARGUMENTS", "CHROMIUM", "RULES"]
 
 CHROMIUM = shutil.which("chromium")
 # Without these the browser calls home, which nobody needs and no machine of tests can.
@@ -17,3 +17,5 @@ ARGUMENTS = (
     "--no-first-run",
     "--disable-quic",
 )
+# The rules of WCAG 2.2, levels A and AA, as axe is asked for them.
+RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}}

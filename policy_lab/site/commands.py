@@ -1,0 +1,55 @@
+"""`tripartite lab serve`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from broker_common.cli import Whole, emit, json_option, lifeline_option
+from broker_common.errors import InvalidRequestError
+from broker_common.language import said
+from policy_lab.site import texts
+
+# TCP has no larger one.
+_MAX_PORT = 65_535
+_LIBRARIES = frozenset({"pandas", "pyarrow", "scipy", "typst"})
+
+
+@click.command()
+@click.option(
+    "--port",
+    type=Whole(0, _MAX_PORT),
+    default=0,
+    show_default=True,
+    help="Where to listen on this machine; 0 picks a free port.",
+)
+@click.option(
+    "--save",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Serve nothing: write the page on local noise, which needs no server, in every language to this folder.",
+)
+@lifeline_option
+@json_option
+def serve(port: int, folder: Path | None, lifeline: bool, as_json: bool) -> None:
+    """Show the lab in a browser, on this machine: figures to move sliders on, and local noise in three steps.
+
+    Prints one line with the address. The pages hold nobody's data, so that they need no key; they answer on this machine only.
+    """
+    try:
+        from policy_lab.site.running import run_lab, save_explainer
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _LIBRARIES:
+            raise
+        raise InvalidRequestError("LAB_NOT_INSTALLED", package=package) from error
+    if folder is not None:
+        files = [str(path) for path in save_explainer(folder)]
+        emit(as_json, {"files": files}, said(texts.SAVED, files=", ".join(files)))
+        return
+
+    def say(address: str) -> None:
+        emit(as_json, {"address": address}, said(texts.READY, address=address))
+
+    run_lab(port, lifeline=lifeline, say=say)

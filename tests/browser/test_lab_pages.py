@@ -1,0 +1,346 @@
+"""The lab's pages in a real browser: every page in both languages, themes and many sizes, by keyboard, with and without script."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from fakes.chromium import RULES
+from fakes.lab_site import LabSite, lab_site
+from fakes.patience import PATIENCE_SECONDS
+
+from broker_common.privacy.accounting import answers_left, cap_units, param_of, price
+from broker_common.privacy.belief import belief_of_units
+from broker_common.privacy.table_laplace import margin
+from policy_lab.document.model import Table
+from policy_lab.figures.figure import Figure
+from policy_lab.site.pages import SHOWN
+
+pytest.importorskip("playwright.sync_api", reason="no browser here: 'make test-browser' installs one")
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page, Route, expect
+
+FIGURE_PATHS = tuple(f"/figures/{key}" for key in SHOWN)
+PATHS = ("/", "/local-noise", *FIGURE_PATHS)
+PATIENCE_MS = 1000 * PATIENCE_SECONDS
+SCRIPT = '<script>alert("x")</script>'
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[LabSite]:
+    """The lab, served."""
+    with lab_site() as served:
+        yield served
+
+
+def open_context(browser: Browser, **options: Any) -> BrowserContext:
+    """A visitor of their own, who is patient."""
+    context = browser.new_context(**options)
+    context.set_default_timeout(PATIENCE_MS)
+    expect.set_options(timeout=PATIENCE_MS)
+    return context
+
+
+def refusing(problems: list[str]) -> Callable[[Dialog], None]:
+    """What closes every dialog, and writes down that there was one."""
+
+    def refuse(dialog: Dialog) -> None:
+        problems.append(dialog.message)
+        dialog.dismiss()
+
+    return refuse
+
+
+@pytest.fixture
+def page(browser: Browser, site: LabSite) -> Iterator[Page]:
+    """A visitor; the test fails on any error in the console, any dialog, and any request to somebody else."""
+    context = open_context(browser, locale="en-CA", viewport={"width": 1280, "height": 900})
+    opened = context.new_page()
+    problems: list[str] = []
+
+    opened.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    opened.on("dialog", refusing(problems))
+    opened.on(
+        "request", lambda request: problems.append(request.url) if not request.url.startswith(site.address) else None
+    )
+    yield opened
+    context.close()
+    assert problems == []
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("language", ["en-CA", "fr-CA"])
+def test_no_page_breaks_a_rule_of_accessibility(browser: Browser, site: LabSite, language: str, colours: Any) -> None:
+    """Axe finds nothing, at 320 px and at desktop width, with either explanation, and on errors."""
+    context = open_context(browser, color_scheme=colours, locale=language)
+    page = context.new_page()
+    found = []
+    for path in (
+        *PATHS,
+        "/nowhere",
+        "/figures/tradeoff?cap=NaN",
+        *(f"{path}?reader=specialist" for path in FIGURE_PATHS),
+    ):
+        for width in (320, 1280):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.goto(site.address + path)
+            found += [
+                (path, width, each["id"], each["nodes"][0]["html"])
+                for each in Axe().run(page, options=RULES).response["violations"]
+            ]
+    context.close()
+    assert found == []
+
+
+@pytest.mark.parametrize("language", ["en-CA", "fr-CA"])
+def test_no_page_scrolls_sideways(browser: Browser, site: LabSite, language: str) -> None:
+    """From a small telephone to a large screen; wide tables scroll inside their own boxes."""
+    context = open_context(browser, locale=language)
+    page = context.new_page()
+    for path in (*PATHS, *(f"{path}?reader=specialist" for path in FIGURE_PATHS)):
+        page.goto(site.address + path)
+        for width in (320, 375, 768, 1280, 1920):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert (path, page.evaluate("document.documentElement.scrollWidth")) == (path, width)
+    context.close()
+
+
+def test_pages_are_in_the_language_of_their_reader(page: Page, site: LabSite) -> None:
+    """The choice stays; the sliders stay where they were."""
+    page.goto(f"{site.address}/figures/tradeoff?cap=70")
+    page.get_by_role("link", name="Français").click()
+    expect(page.locator("html")).to_have_attribute("lang", "fr")
+    expect(page.locator("#cap")).to_have_value("70")
+    expect(page.locator("#cap-shown")).to_have_text("70\u00a0%")
+    for path in PATHS:
+        page.goto(site.address + path)
+        expect(page.locator("html")).to_have_attribute("lang", "fr")
+        expect(page.get_by_role("link", name="Aperçu")).to_be_visible()
+
+
+def test_the_overview_leads_to_every_page(page: Page, site: LabSite) -> None:
+    """Each figure with its picture and a sentence, and local noise first."""
+    page.goto(site.address)
+    links = page.locator(".card a")
+    assert [link.get_attribute("href") for link in links.all()] == ["/local-noise", *FIGURE_PATHS]
+    for path in FIGURE_PATHS:
+        page.goto(site.address)
+        page.locator(f'.card a[href="{path}"]').click()
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        for image in page.locator("#drawn img").all():
+            assert image.evaluate("each => each.decode().then(() => each.naturalWidth)") > 0
+            assert image.get_attribute("alt")
+
+
+def test_moving_a_slider_draws_the_figure_anew(page: Page, site: LabSite) -> None:
+    """Number, sentences, table, plots and address follow; the page is not loaded again."""
+    page.goto(f"{site.address}/figures/tradeoff")
+    page.evaluate("window.notReloaded = true")
+    before = page.locator("#drawn img").first.get_attribute("src")
+    page.locator("#cap").fill("70")
+    expect(page.locator("#cap-shown")).to_have_text("70%")
+    expect(page.locator("#drawn")).to_contain_text("A limit of 70%")
+    expect(page.locator("#explanation")).to_contain_text("With a limit of 70%")
+    assert page.locator("#drawn img").first.get_attribute("src") != before
+    expect(page).to_have_url(re.compile(r"[?&]cap=70(&|$)"))
+    assert page.evaluate("window.notReloaded")
+    drawn = page.locator("#drawn").inner_text()
+    page.goto(page.url)
+    assert page.locator("#drawn").inner_text() == drawn
+    expect(page.locator("#cap")).to_have_value("70")
+
+
+def test_the_last_movement_wins(page: Page, site: LabSite) -> None:
+    """However late an earlier answer comes: what is shown in the end is where the slider stands."""
+    held: list[Route] = []
+    page.goto(f"{site.address}/figures/tradeoff")
+    page.route("**/figures/tradeoff?*cap=70*", lambda route: held.append(route) if not held else route.continue_())
+    with page.expect_request("**/figures/tradeoff?*cap=70*"):
+        page.locator("#cap").fill("70")
+    page.locator("#cap").fill("90")
+    page.wait_for_function("new Promise(done => setTimeout(() => done(true), 0))")
+    expect(page.locator("#cap-shown")).to_have_text("90%")
+    page.evaluate(
+        "window.seen = []; new MutationObserver(() => window.seen.push(document.querySelector('#drawn').innerText))"
+        ".observe(document.body, {childList: true, subtree: true})"
+    )
+    held[0].continue_()
+    expect(page.locator("#drawn")).to_contain_text("A limit of 90%")
+    assert not any("A limit of 70%" in each for each in page.evaluate("window.seen"))
+    expect(page).to_have_url(re.compile(r"[?&]cap=90(&|$)"))
+
+
+def test_everything_works_without_script(browser: Browser, site: LabSite) -> None:
+    """The sliders and a button are a form; the explanations change places by style alone."""
+    context = open_context(browser, java_script_enabled=False, locale="en-CA")
+    page = context.new_page()
+    page.goto(f"{site.address}/figures/tradeoff")
+    expect(page.locator(".for-citizen")).to_be_visible()
+    expect(page.locator(".for-specialist")).to_be_hidden()
+    page.get_by_text("For specialists").click()
+    expect(page.locator(".for-specialist")).to_be_visible()
+    expect(page.locator(".for-citizen")).to_be_hidden()
+    page.locator("#cap").fill("70")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("#drawn")).to_contain_text("A limit of 70%")
+    expect(page.locator("#cap")).to_have_value("70")
+    # Who it is explained for is part of the address, too.
+    expect(page.locator(".for-specialist")).to_be_visible()
+    page.goto(f"{site.address}/local-noise")
+    expect(page.get_by_text("your browser runs no scripts")).to_be_visible()
+    context.close()
+
+
+@pytest.mark.parametrize("path", FIGURE_PATHS)
+def test_everything_can_be_done_with_the_keyboard(page: Page, site: LabSite, path: str) -> None:
+    """Each control is reached in the order in which it stands, is seen to be, and an arrow moves it."""
+    page.goto(site.address + path)
+    page.keyboard.press("Tab")
+    expect(page.locator(":focus")).to_have_text("Skip to the content")
+    page.keyboard.press("Enter")
+    reached = []
+    settings = SHOWN[path.rpartition("/")[2]].settings
+    for _ in range(1 + len(settings)):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.id"))
+        seen = "const at = document.activeElement; getComputedStyle(at.type === 'radio' ? at.nextElementSibling : at).outlineStyle"
+        assert page.evaluate(f"(() => {{ {seen.replace('; get', '; return get')} }})()") != "none"
+    assert reached == ["for-citizen", *(setting.key for setting in settings)]
+    first = next(setting for setting in settings if not setting.choices)
+    page.locator(f"#{first.key}").focus()
+    page.keyboard.press("ArrowLeft")
+    moved = Decimal(first.default) - first.step
+    expect(page).to_have_url(re.compile(rf"[?&]{first.key}={moved}(&|$)"))
+    page.locator("#for-citizen").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".for-specialist")).to_be_visible()
+    expect(page).to_have_url(re.compile(r"[?&]reader=specialist(&|$)"))
+
+
+@pytest.mark.parametrize("query", ["cap=NaN", f"cap={SCRIPT}", "cap=1e308", f"cap={'9' * 3000}", f"{SCRIPT}=1"])
+def test_a_bad_address_is_an_error_in_words(browser: Browser, site: LabSite, query: str) -> None:
+    """The page says what the setting may be; a slider that is moved puts it right."""
+    context = open_context(browser, locale="en-CA")
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("dialog", refusing(problems))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    answer = page.goto(f"{site.address}/figures/tradeoff?{query}")
+    assert answer is not None
+    assert answer.status == 400
+    expect(page.get_by_role("alert")).to_contain_text(re.compile("from 51 to 99|is no setting of the figure"))
+    page.locator("#cap").fill("70")
+    expect(page.locator("#drawn")).to_contain_text("A limit of 70%")
+    expect(page.get_by_role("alert")).to_have_count(0)
+    context.close()
+    assert problems == []
+
+
+def test_a_server_that_ends_is_noticed_and_comes_back(browser: Browser) -> None:
+    """What was drawn stays; the page says why nothing moves, and goes on when the server is there again."""
+    context = open_context(browser, locale="en-CA")
+    page = context.new_page()
+    with lab_site() as served:
+        page.goto(f"{served.address}/figures/tradeoff")
+        served.process.kill()
+        served.process.wait()
+        page.locator("#cap").fill("70")
+        expect(page.locator("#state")).to_contain_text("The server does not answer")
+        expect(page.locator("#drawn")).to_contain_text("A limit of 80%")
+    with lab_site(served.port):
+        page.locator("#cap").fill("71")
+        expect(page.locator("#drawn")).to_contain_text("A limit of 71%")
+        expect(page.locator("#state")).to_have_text("")
+    context.close()
+
+
+def test_two_servers_do_not_know_each_other(browser: Browser, page: Page, site: LabSite) -> None:
+    """On two ports; each draws by itself."""
+    with lab_site() as other:
+        assert other.address != site.address
+        page.goto(f"{site.address}/figures/tradeoff?cap=70")
+        context = open_context(browser, locale="en-CA")
+        second = context.new_page()
+        second.goto(f"{other.address}/figures/tradeoff?cap=90")
+        expect(second.locator("#drawn")).to_contain_text("A limit of 90%")
+        context.close()
+        page.reload()
+        expect(page.locator("#drawn")).to_contain_text("A limit of 70%")
+
+
+def test_what_is_printed_is_readable(page: Page, site: LabSite) -> None:
+    """On paper there are both explanations and the plots, and neither sliders nor navigation."""
+    page.goto(f"{site.address}/figures/tradeoff")
+    page.emulate_media(media="print")
+    for selector in (".for-citizen", ".for-specialist", "#drawn img >> nth=0"):
+        assert page.locator(selector).is_visible()
+    for selector in ("nav.pages", "#figure"):
+        assert not page.locator(selector).is_visible()
+
+
+# --- numbers -----------------------------------------------------------------------------------------------------------
+
+
+def settings_of(figure: Figure) -> Iterator[dict[str, str]]:
+    """The usual values, and each setting at both ends and at every choice."""
+    yield {}
+    for setting in figure.settings:
+        for value in [key for key, _ in setting.choices] or [setting.low, setting.high]:
+            yield {setting.key: str(value)}
+
+
+def shown_rows(page: Page, key: str) -> list[list[str]]:
+    """The texts of a table's cells."""
+    rows: list[list[str]] = page.locator(f"#{key} tbody tr").evaluate_all(
+        "rows => rows.map(row => [...row.cells].map(cell => cell.textContent.trim()))"
+    )
+    return rows
+
+
+@pytest.mark.parametrize("key", SHOWN)
+def test_tables_on_pages_are_those_of_the_figures(page: Page, site: LabSite, key: str) -> None:
+    """Over a grid of settings: every number of every table, digit for digit as far as it is shown."""
+    figure = SHOWN[key]
+    for given in settings_of(figure):
+        query = "&".join(f"{name}={value}" for name, value in given.items())
+        page.goto(f"{site.address}/figures/{key}?{query}")
+        for table in figure.draw(figure.values(given)).blocks:
+            if isinstance(table, Table):
+                assert_same(shown_rows(page, table.key), table)
+
+
+def assert_same(shown: list[list[str]], table: Table) -> None:
+    """Every cell, numbers to the digits that their column shows."""
+    assert len(shown) == len(table.rows)
+    for texts, row in zip(shown, table.rows, strict=True):
+        for place, (text, cell) in enumerate(zip(texts, row, strict=True)):
+            if isinstance(cell, int | float | Fraction):
+                digits = table.digits[place] if place < len(table.digits) else None
+                room = 0.5000001 * 10.0**-digits if digits is not None else abs(float(cell)) * 1e-6
+                assert abs(float(text.replace(",", "")) - float(cell)) <= room
+            elif cell is None:
+                assert text == ""
+
+
+@pytest.mark.parametrize("cap", [51, 60, 80, 99])
+@pytest.mark.parametrize("scale", [1, 30, 200])
+def test_figure_7_on_the_page_is_the_product_s_own_accounting(page: Page, site: LabSite, cap: int, scale: int) -> None:
+    """Margin, price, answers and belief, computed here by the code that nodes charge with."""
+    page.goto(f"{site.address}/figures/tradeoff?cap={cap}&scale={scale}&answers=17")
+    units = cap_units(param_of(Fraction(cap, 100)))
+    rows: Mapping[str, list[str]] = {row[0]: row for row in shown_rows(page, "by_scale")}
+    assert str(scale) in rows
+    for shown_scale, row in rows.items():
+        b = int(shown_scale)
+        answers = answers_left(units, 0, b)
+        shown = [Decimal(text.replace(",", "")) for text in row[1:]]
+        assert shown[:3] == [margin(b), price(b), answers]
+        for text, count in zip(shown[3:], (answers, 17), strict=True):
+            exact = 100 * Decimal(belief_of_units(count * price(b)))
+            # Rounded up at five places of the share, and then to three of the percentage.
+            assert exact - Decimal("0.0005") <= text <= exact + Decimal("0.0015")
