@@ -582,9 +582,7 @@ REASONS: Mapping[str, Reason] = {
     ),
     # --- the policy lab --------------------------------------------------------------------------------------------
     # The file's name carries the line, the problem is a sentence.
-    "SENSITIVITY_REFUSED": Reason(
-        InvalidRequestError, "No sensitivity was estimated. {file}: {problem}", "{remedy}"
-    ),
+    "SENSITIVITY_REFUSED": Reason(InvalidRequestError, "No sensitivity was estimated. {file}: {problem}", "{remedy}"),
     "CTGAN_NOT_INSTALLED": Reason(
         InvalidRequestError,
         "Training needs '{package}', which is not installed here.",

@@ -33,9 +33,9 @@ from census_node.linking import texts as linking_texts
 from deploy import texts as deploy_texts
 from health_node import texts as health_texts
 from policy_lab.document import texts as document_texts
+from policy_lab.site import texts as site_texts
 from policy_lab.survey import texts as survey_texts
 from policy_lab.tables import texts as table_texts
-from policy_lab.site import texts as site_texts
 from researcher_node import estimate_texts
 from researcher_node import texts as researcher_texts
 from researcher_node.checking import Outcome

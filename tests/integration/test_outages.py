@@ -141,7 +141,7 @@ def test_a_roster_that_the_census_node_does_not_take_shows(deployment: Deploymen
 
     def roster() -> str:
         values = next(page for page in watched.dashboard.pages if page.path == "/activity").values(ENGLISH)
-        return next(note for name, _, note in values["live_figures"] if name == "Roster of the load")
+        return next(str(note) for name, _, note in values["live_figures"] if name == "Roster of the load")
 
     with watching(deployment, "health") as watched, HealthHome(watched.path).journal() as journal:
         load = journal.state.load
