@@ -27,9 +27,9 @@ from broker_common.rpc.channel import PROCEED
 from broker_common.rpc.dictionaries import adoption_to_wire, parts_of
 from broker_common.rpc.news import News, NewsOf
 from broker_common.rpc.server import StopSignal, log_unforeseen
-from broker_common.stages import Report, recording
 from broker_common.storage.journal import Checkpointed
 from broker_common.storage.writing import Writer
+from broker_common.tracing import Report, recording
 from census_node.config import LimitConfig
 from census_node.node import CensusNode
 from census_node.query.admission import Arrived, BrokenOff, Recovered, SampleAttempt

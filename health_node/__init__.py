@@ -7,7 +7,7 @@ service     the RPCs                           node           the parts of one r
 questions   what open tickets are drawn from   census_link    the way to the census node, and its present keys
 loading     sources to store                   relinking      change of the linkage key
 sorting     events by whom they belong to
-line        whose question is next             encoding       a column as small numbers
+fair_queue  whose question is next             encoding       a column as small numbers
 witness     watching the census log, and its cosignatures   exporting   what an auditor is handed
 rosters     everybody's pseudonyms, sent once a load   roster_book   which of them are sent, and are there
 opening     from a home folder to all of these cli            the commands; texts: what they say

@@ -21,11 +21,11 @@ from broker_common.privacy.accounting import price
 from broker_common.query.messages import parse_message
 from broker_common.query.refusal import parse_refusal, refusal_of
 from broker_common.query.ticket import VerifiedTicket
-from broker_common.stages import stage
 from broker_common.tlog.cosignature import only_lines_of
 from broker_common.tlog.entries import Charged, parse_entry
 from broker_common.tlog.merkle import root_from_inclusion
 from broker_common.tlog.note import NoteVerifier
+from broker_common.tracing import span
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +62,7 @@ class VerifiedCharge:
 
 def make_manifest(sample: Sample) -> sample_pb2.Manifest:
     """What the health agency says of a ticket's sample, the same at every attempt."""
-    with stage("committing"):
+    with span("committing"):
         commitment = sample.bits.commitment(sample.bound)
     return sample_pb2.Manifest(ticket_hash=sample.bound.ticket_hash, set_commitment=commitment, roster=sample.roster)
 
@@ -79,7 +79,7 @@ def seal_attempt(
     census_key: SealingKey,
 ) -> Iterator[census_service_pb2.CountRequest]:
     """What is sent in one attempt: the head, then parts. SECURITY: sealed before the first is taken, so that none waits for another."""
-    with stage("sealing"):
+    with span("sealing"):
         sealed = sample.bits.seal(census_key, sample.bound)
     head = sample_pb2.SampleHead(ticket=signed_ticket, manifest=manifest, sealed_head=sealed.head)
     return chain(

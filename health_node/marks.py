@@ -19,7 +19,7 @@ from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition import Condition
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.normal_form import count_terms
-from broker_common.stages import stage
+from broker_common.tracing import span
 from health_node.cohort import Marks, compile_condition, compiling_work, counted_together
 from health_node.people_store import PEOPLE_IN_BLOCK, PeopleStore
 from health_node.tables import Declared
@@ -39,7 +39,7 @@ def mark_sample(
     def draw(pseudonyms: npt.NDArray[np.uint8], marks: Marks) -> None:
         key.keep_drawn(pseudonyms, tag, fraction_millionths, marks)
 
-    with stage("cohort"):
+    with span("cohort"):
         return people.mark(condition, draw, block=block)
 
 

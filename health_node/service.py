@@ -1,7 +1,7 @@
 """The health node's RPCs: takes a question, walks it to the census node, and tells the researcher how far it is.
 
 What a researcher sees changes at fixed times only. A question is durable before it waits for anything. It waits until the census
-node has the roster of its load, and for a place (`line`); the sample is drawn and committed to; and it leaves at the first tick
+node has the roster of its load, and for a place (`fair_queue`); the sample is drawn and committed to; and it leaves at the first tick
 that is not before a fixed delay after the question came. Everything after that happens at the census node's ticks. No message
 has a length that anybody's record decides. A question goes on to its end whatever becomes of the connection that brought it.
 """
@@ -28,13 +28,13 @@ from broker_common.rpc.callers import caller
 from broker_common.rpc.dictionaries import adoption_to_wire, parts_of
 from broker_common.rpc.server import StopSignal, log_unforeseen
 from broker_common.rpc.status import broker_error
-from broker_common.stages import Report, recording, stage
 from broker_common.storage.writing import Writer
+from broker_common.tracing import Report, recording, span
 from health_node import texts
 from health_node.census_link import CensusLink, CensusNow, fetch_policy
 from health_node.config import LimitConfig
+from health_node.fair_queue import FairQueue, Spot
 from health_node.forwarding import Sample, make_manifest, seal_attempt, verify_charged, verify_refused
-from health_node.line import Line, Spot
 from health_node.node import Accepted, HealthNode, LoadReplacedError, Verified
 
 _log = structlog.get_logger()
@@ -54,7 +54,7 @@ _RETRIED = frozenset({"BUSY", "PEER_FAILED", "PEER_UNAVAILABLE"})
 _OF_A_KEY = frozenset({"BAD_SIGNATURE", "PEER_MISBEHAVED", "SEALED_WRONGLY", "UNKNOWN_KEY"})
 
 
-class _Walk:
+class _TicketWalk:
     """How far one question has come. Any number of connections may watch."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class _Question:
     """One accepted ticket on its way to the census node."""
 
     accepted: Accepted
-    walk: _Walk
+    walk: _TicketWalk
     spot: Spot
     # The policy at the time of submission; unknown for a question that goes on after a start.
     policy: Policy | None
@@ -139,11 +139,11 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         self._limits = limits
         self._stop = stop
         self._policy: Policy | None = None
-        self._line = Line(limits)
+        self._line = FairQueue(limits)
         stop.on_stop(self._line.close)
         # One cohort at a time, with all threads: two at once would slow each other down.
         self._drawing = asyncio.Lock()
-        self._walks: dict[str, _Walk] = {}
+        self._walks: dict[str, _TicketWalk] = {}
         # Tasks are held here because the event loop itself holds them weakly.
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -233,9 +233,9 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         *,
         policy: Policy | None = None,
         submitted_ms: int | None = None,
-    ) -> _Walk:
+    ) -> _TicketWalk:
         """Start the walk of a ticket. It is known at once: two retries cannot walk twice."""
-        walk = self._walks[ticket_hash] = _Walk()
+        walk = self._walks[ticket_hash] = _TicketWalk()
         # Before it is accepted: a round that sees another load in force, and no question of this one, sends that load's roster.
         self._node.under_way.add(ticket_hash)
         task = asyncio.create_task(self._bring_to_end(ticket_hash, accept, walk, spot, policy, submitted_ms))
@@ -248,7 +248,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         self,
         ticket_hash: str,
         accept: Callable[[], Awaitable[Accepted]],
-        walk: _Walk,
+        walk: _TicketWalk,
         spot: Spot,
         policy: Policy | None,
         submitted_ms: int | None,
@@ -411,7 +411,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         )
         call = census.stub.Count(timeout=self._limits.attempt_deadline_ms / 1000)
         try:
-            with stage("sending"):
+            with span("sending"):
                 for part in parts:
                     await _write(call, part)
                 await call.done_writing()

@@ -8,7 +8,7 @@ own_use  what own questions can have  counts   of an answer as they are shown; q
          used of budgets; policies: the ones met here
 formats  answers as files for other programs
 slots    that a quoted noise slot     checking that the log keeps what receipts promise;
-         is committed to                       seen: what was seen of it before
+         is committed to                       remembered_checkpoint: what it showed before
 census_log  who signs and cosigns it  trust    whom the researcher knows
 opening  the composition root, inbox  cli      the commands; texts: what they say
 exporting  what an auditor is handed  study    many questions from one file

@@ -23,7 +23,7 @@ from broker_common.tlog.note import Checkpoint
 from researcher_node import texts
 from researcher_node.answers import KeptReceipt
 from researcher_node.asking import Session
-from researcher_node.seen import SeenCheckpoint
+from researcher_node.remembered_checkpoint import RememberedCheckpoint
 
 
 class Outcome(Enum):
@@ -71,7 +71,7 @@ class Report:
         return self.failure
 
 
-async def check_receipts(session: Session, seen: SeenCheckpoint, receipts: Iterable[KeptReceipt]) -> Report:
+async def check_receipts(session: Session, seen: RememberedCheckpoint, receipts: Iterable[KeptReceipt]) -> Report:
     """Compare every receipt, and what was seen before, with the log as its node shows it now; remember what it shows.
 
     Raises:

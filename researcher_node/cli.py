@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from researcher_node.checking import Report
     from researcher_node.opening import ResearcherHome
     from researcher_node.own_use import OwnUses
-    from researcher_node.seen import SeenCheckpoint
+    from researcher_node.remembered_checkpoint import RememberedCheckpoint
 
 
 class _Seconds(click.FloatRange):
@@ -402,7 +402,7 @@ async def _check(opened: ResearcherHome, store: Answers, queries: Collection[str
 
 
 def _emit_report(
-    as_json: bool, questions: Sequence[AskedQuestion], uses: OwnUses, report: Report, seen: SeenCheckpoint
+    as_json: bool, questions: Sequence[AskedQuestion], uses: OwnUses, report: Report, seen: RememberedCheckpoint
 ) -> int | None:
     from researcher_node.listing import checked_json, log_json, report_text
 

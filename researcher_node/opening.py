@@ -30,7 +30,7 @@ from researcher_node.asking import DictionaryHandler, Party, Session
 from researcher_node.config import ResearcherConfig
 from researcher_node.dictionaries import KeptDictionaries
 from researcher_node.policies import Policies
-from researcher_node.seen import SeenCheckpoint
+from researcher_node.remembered_checkpoint import RememberedCheckpoint
 from researcher_node.trust import AGENCIES, Trust
 
 Context = ServicerContext[object, object]
@@ -68,7 +68,7 @@ class ResearcherHome:
         self.keyring = Keyring(self.home, self.config.keys.private)
         self._clock = SteadyClock()
         self.trust = Trust(path / "trust", self._clock)
-        self.seen = SeenCheckpoint(path / _SEEN)
+        self.seen = RememberedCheckpoint(path / _SEEN)
         self.policies = Policies(path / _POLICIES)
 
     @classmethod

@@ -19,6 +19,7 @@ import msgspec
 from broker_common.audit import texts
 from broker_common.audit.census_log import CensusLog, Leakage, leakage_of
 from broker_common.audit.dictionaries import check_dictionaries, is_dictionary
+from broker_common.audit.disk_backed import DiskBackedMapping, DiskSpace
 from broker_common.audit.findings import Findings, Report
 from broker_common.audit.handed_in import Part
 from broker_common.audit.health_log import HealthLog, Uncharged
@@ -32,7 +33,6 @@ from broker_common.audit.openings import OpenedOnSite, check_criteria, check_ope
 from broker_common.audit.quoted import QuotedLog
 from broker_common.audit.receipts import ReceiptForms, Receipts
 from broker_common.audit.reconciling import Reconciling
-from broker_common.audit.spilled import Spill, SpilledMapping
 from broker_common.crypto.certificates import Role
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.signing import VerifyKey
@@ -131,19 +131,19 @@ def _replay(
     findings: Findings,
     stack: ExitStack,
 ) -> Audited:
-    spill = stack.enter_context(Spill())
+    space = stack.enter_context(DiskSpace())
     trust = home.trust()
-    charged: SpilledMapping[ChargedTicket] = spill.mapping(msgspec.msgpack.encode, _decoder(ChargedTicket))
+    charged: DiskBackedMapping[ChargedTicket] = space.mapping(msgspec.msgpack.encode, _decoder(ChargedTicket))
     # 1
     census_audit = LogAudit(
         "census",
         parts["census"],
-        CensusState(home.root("census"), tickets=charged, ticket_of_query=spill.mapping(str.encode, bytes.decode)),
+        CensusState(home.root("census"), tickets=charged, ticket_of_query=space.mapping(str.encode, bytes.decode)),
         trust,
         findings,
     )
     released_at, delivered_at, submitted_at, sent_at = (
-        spill.mapping(msgspec.msgpack.encode, _decoder(int)) for _ in range(4)
+        space.mapping(msgspec.msgpack.encode, _decoder(int)) for _ in range(4)
     )
     census = CensusLog(census_audit, released_at, delivered_at, findings)
     stack.callback(census.close)
@@ -165,16 +165,16 @@ def _replay(
     # 2
     health: HealthLog | None = None
     if "health" in parts:
-        accepted: SpilledMapping[AcceptedTicket] = spill.mapping(msgspec.msgpack.encode, _decoder(AcceptedTicket))
+        accepted: DiskBackedMapping[AcceptedTicket] = space.mapping(msgspec.msgpack.encode, _decoder(AcceptedTicket))
         health_audit = LogAudit(
             "health",
             parts["health"],
-            HealthState(home.root("health"), tickets=accepted, ticket_of_query=spill.mapping(str.encode, bytes.decode)),
+            HealthState(home.root("health"), tickets=accepted, ticket_of_query=space.mapping(str.encode, bytes.decode)),
             trust,
             findings,
         )
         stack.callback(health_audit.close)
-        health = HealthLog(health_audit, spill.mapping(msgspec.msgpack.encode, _decoder(int)), census, findings)
+        health = HealthLog(health_audit, space.mapping(msgspec.msgpack.encode, _decoder(int)), census, findings)
         told = partial(histories["health"].take, health_audit.state)
         health_audit.read(report, others=_beside("health"), take=_each(steps.take, health.take, told))
         health_audit.verify_signed(home)
@@ -191,7 +191,7 @@ def _replay(
     # 4
     witnessed_size = seen["health"].checkpoint.size if "health" in seen else 0
     quotes = Quotes(home.agency("health"), steps, witnessed_size)
-    receipts = Receipts(census, health, spill.mapping(str.encode, bytes.decode), quotes, quoted, findings)
+    receipts = Receipts(census, health, space.mapping(str.encode, bytes.decode), quotes, quoted, findings)
     if "researcher" in parts:
         receipts.read(parts["researcher"], report(texts.READING_RECEIPTS))
         receipts.finish()
@@ -200,7 +200,7 @@ def _replay(
     noise = None if opened is None else check_openings(opened, census, receipts.answers, findings)
     # 6
     if health is not None and census_audit.is_complete and not health.refusals.is_empty:
-        _judge_refusals(health, census_audit, home, spill, witnessed_size, findings)
+        _judge_refusals(health, census_audit, home, space, witnessed_size, findings)
     Reconciling(
         census,
         health,
@@ -248,15 +248,15 @@ def _judge_refusals(
     health: HealthLog,
     census: LogAudit[CensusState],
     home: AuditorHome,
-    spill: Spill,
+    space: DiskSpace,
     witnessed_size: int,
     findings: Findings,
 ) -> None:
     """Every refusal of a sample, held against the census log, which is folded once more."""
     again = CensusState(
         home.root("census"),
-        tickets=spill.mapping(msgspec.msgpack.encode, _decoder(ChargedTicket)),
-        ticket_of_query=spill.mapping(str.encode, bytes.decode),
+        tickets=space.mapping(msgspec.msgpack.encode, _decoder(ChargedTicket)),
+        ticket_of_query=space.mapping(str.encode, bytes.decode),
     )
     entries = _entries(census, findings)
     health.judged = health.refusals.judge(entries, census.times.__getitem__, again, witnessed_size)

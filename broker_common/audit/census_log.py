@@ -17,10 +17,10 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from broker_common.audit.disk_backed import DiskBackedTimes
 from broker_common.audit.findings import Findings
 from broker_common.audit.log_audit import LogAudit
 from broker_common.audit.notes import NoteError
-from broker_common.audit.spilled import SpilledTimes
 from broker_common.tlog.census_state import CensusState, ChargedTicket
 from broker_common.tlog.cosignature import MOST_SKEW_MS
 from broker_common.tlog.entries import (
@@ -51,8 +51,8 @@ class _WorkClock:
 
     def __init__(self) -> None:
         # For every entry of a serving node: its time, and how long the node had worked by then.
-        self._times = SpilledTimes()
-        self._worked = SpilledTimes()
+        self._times = DiskBackedTimes()
+        self._worked = DiskBackedTimes()
         # Since the last of them.
         self._tail_ms = 0
 

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from broker_common.audit import texts
+from broker_common.audit.disk_backed import DiskBackedTimes
 from broker_common.audit.findings import Findings, Report
 from broker_common.audit.handed_in import Part
 from broker_common.audit.home import AuditorHome, Trust
 from broker_common.audit.log_files import LogFiles
 from broker_common.audit.notes import CheckedNote, NoteChecker, NoteError
 from broker_common.audit.parties import Parties
-from broker_common.audit.spilled import SpilledTimes
 from broker_common.crypto.cards import VerifiedCard
 from broker_common.crypto.certificates import Role
 from broker_common.language import phrase
@@ -46,7 +46,7 @@ class LogAudit(Generic[StateT]):
         self.parties = Parties()
         self.notes = NoteChecker()
         # The time of every entry that was folded in.
-        self.times = SpilledTimes()
+        self.times = DiskBackedTimes()
         # Whether every entry was folded in; and whether one could not be.
         self.is_complete = False
         self._is_cut = False

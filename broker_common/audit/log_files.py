@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from broker_common.audit import texts
+from broker_common.audit.disk_backed import DiskBackedTree
 from broker_common.audit.findings import MOST_PROBLEMS, Findings, Report
 from broker_common.audit.handed_in import Part, UnreadableError
 from broker_common.audit.log_export import COSIGNED, WITNESSED
-from broker_common.audit.spilled import SpilledTree
 from broker_common.crypto.certificates import Role
 from broker_common.tlog.entries import MAX_ENTRY_BYTES
 from broker_common.tlog.merkle import HASH_BYTES, CompactTree, leaf_hash
@@ -47,7 +47,7 @@ class LogFiles:
         # How many entries could be read, up to the first file that is not there.
         self.readable = 0
         # The tree of the entries that the checkpoint covers, as far as they could be read.
-        self.tree = SpilledTree()
+        self.tree = DiskBackedTree()
         self._bundle: tuple[int, list[bytes]] = (-1, [])
 
     @property
@@ -207,7 +207,7 @@ class LogFiles:
     def _take_told(self, size: int) -> None:
         """The tiles lead to the checkpoint and the entries do not: entries will be held against the tiles."""
         self.tree.close()
-        self.tree = SpilledTree()
+        self.tree = DiskBackedTree()
         try:
             for name, content in hash_tiles(self._told(size)):
                 if not name.startswith(_LEAVES) and self._read_tile(name, content) != content:

@@ -20,8 +20,8 @@ from typing import TypeVar
 
 from tripartite.v1 import quote_pb2
 
+from broker_common.audit.disk_backed import DiskBackedTimes
 from broker_common.audit.log_audit import LogAudit
-from broker_common.audit.spilled import SpilledTimes
 from broker_common.privacy.accounting import answers_left, price
 from broker_common.privacy.policy import Policy
 from broker_common.privacy.table_laplace import margin
@@ -36,7 +36,7 @@ class _Out:
     """Answers that are out, and their units, after each entry that changes it."""
 
     def __init__(self) -> None:
-        self._entries, self._answers, self._units = SpilledTimes(), SpilledTimes(), SpilledTimes()
+        self._entries, self._answers, self._units = DiskBackedTimes(), DiskBackedTimes(), DiskBackedTimes()
         self.answers = self.units = 0
 
     def set(self, entry: int, answers: int, units: int) -> None:

@@ -11,10 +11,10 @@ from collections import Counter
 
 from broker_common.audit import texts
 from broker_common.audit.census_log import CensusLog
+from broker_common.audit.disk_backed import DiskBackedMapping
 from broker_common.audit.findings import Findings, Report
 from broker_common.audit.health_log import HealthLog
 from broker_common.audit.implied import ImpliedNotes
-from broker_common.audit.spilled import SpilledMapping
 from broker_common.tlog.census_state import ChargedTicket
 from broker_common.tlog.health_state import AcceptedTicket
 
@@ -41,7 +41,7 @@ class Reconciling:
         self._findings = findings
         self._others: Counter[str] = Counter()
 
-    def compare(self, tickets: SpilledMapping[ChargedTicket], report: Report) -> None:
+    def compare(self, tickets: DiskBackedMapping[ChargedTicket], report: Report) -> None:
         for done, (ticket, charged) in enumerate(tickets.pairs()):
             if done % 256 == 0:
                 report(done, len(tickets))

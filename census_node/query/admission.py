@@ -25,7 +25,7 @@ from broker_common.query.dictionary import Dictionary
 from broker_common.query.messages import parse_message
 from broker_common.query.question import Question, question_from_wire
 from broker_common.query.ticket import Researcher, VerifiedTicket, ticket_verified_before, verify_ticket
-from broker_common.stages import stage
+from broker_common.tracing import span
 from census_node.query.flow import Claim
 from census_node.query.refusals import Refusing
 from census_node.registry.joining import JoinedRoster
@@ -136,7 +136,7 @@ class SampleAttempt:
         # 5
         roster = gate.roster(self.agency, manifest.roster)
         # 6
-        with stage("opening"):
+        with span("opening"):
             bits = SampleBits.open(
                 arrived.sealed,
                 gate.sample_keys,

@@ -29,10 +29,10 @@ from broker_common.query.answer import pad_answer
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.messages import parse_message
 from broker_common.query.question import Question, question_from_wire
-from broker_common.stages import stage
 from broker_common.storage.journal import Checkpointed, Journal
 from broker_common.tlog.census_state import CensusState, ChargedTicket
 from broker_common.tlog.entries import Released
+from broker_common.tracing import span
 from broker_common.values import ExactCounts
 from census_node.ledger.passes import Passes
 from census_node.ledger.samples import SampleFolder
@@ -123,7 +123,7 @@ class Answers:
         # SECURITY: by the charge's load and what its own values mean, whatever is in force by now.
         registry = self._registry(pending.load)
         question = _question_of(body, registry.dictionary)
-        with stage("counting"):
+        with span("counting"):
             # SECURITY: the only place where language is looked at, after the charge is durable.
             return ExactCounts(self._passes.count(kept.active, counted(registry, question)))
 
@@ -218,7 +218,7 @@ def _sealed(
         scale=charge.scale,
         cells=len(body.question.cells),
     )
-    with stage("noise"):
+    with span("noise"):
         noisy = add_noise(exact, charge.scale, NoiseStream(seed))
     salt = answer_salt(slot_secret, ticket_hash)
     receipt = answer_pb2.Receipt(
@@ -235,5 +235,5 @@ def _sealed(
     ).SerializeToString(deterministic=True)
     signed = answer_pb2.SignedReceipt(receipt=receipt, signature=key.sign(receipt), key_id=key.key_id)
     answer = answer_pb2.SignedAnswer(receipt=signed, noisy_counts=noisy.padded, answer_salt=salt)
-    with stage("sealing"):
+    with span("sealing"):
         return SealingKey(body.answer_key).seal(pad_answer(answer), answer_info(ticket_hash))

@@ -18,10 +18,10 @@ from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.accounting import price
 from broker_common.privacy.policy import Policy
 from broker_common.query.ticket import VerifiedTicket
-from broker_common.stages import stage
 from broker_common.storage.journal import Journal
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Charged, Shutdown
+from broker_common.tracing import span
 from broker_common.values import Randomness
 from census_node.ledger.book import Decided, LedgerBook, room_for
 from census_node.ledger.passes import People
@@ -75,12 +75,12 @@ class Keeping:
         with self._journal.reading() as state:
             room = room_for(state, price_of(sample))
         roster, bits = sample.roster, sample.bits
-        with stage("deciding"):
+        with span("deciding"):
             # SECURITY: subjects that do not fit are dropped without a word. From here on nothing depends on how many they are.
             people = self._people(roster.load)
             decided = self._book.decide(bits.bits, roster.cards, people, room)
         salt = self._randomness(SALT_BYTES)
-        with stage("keeping"):
+        with span("keeping"):
             kept = KeptSample(bits.salt, salt, bits.bits, decided.active, people.person_count)
             file = self._samples.write(kept, self._randomness)
         return Kept(decided, file, commit_active(salt, sample.ticket.hash, decided.active.data))
@@ -126,7 +126,7 @@ class Charging:
         # Before the charge: without this key there would be no answer for it.
         self._verify_answerable()
         place = 0
-        with stage("charging"), self._journal.transaction() as transaction:
+        with span("charging"), self._journal.transaction() as transaction:
             state = transaction.state
             policy = _verify_still_good(state, sample, max(at_ms, state.time_ms))
             # SECURITY: the answer is counted under the dictionary of this load, whose values may be other ones.

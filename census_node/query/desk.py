@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from broker_common.errors import BrokerError, PeerUnavailableError
 from broker_common.values import Clock
-from census_node.query.line import Line, Place
+from census_node.query.fair_queue import FairQueue, Place
 from census_node.query.schedule import Round, Schedule
 
 ResultT = TypeVar("ResultT")
@@ -37,7 +37,7 @@ class Desk:
         self._most_releases = most_releases
         self._clock = clock
         self._stop_node = stop_node
-        self._samples, self._releases = Line(), Line()
+        self._samples, self._releases = FairQueue(), FairQueue()
         # Everybody whose outcome has not left yet.
         self._places: dict[Hashable, Place[Any]] = {}
         self._has_come = asyncio.Event()

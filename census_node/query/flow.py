@@ -15,7 +15,7 @@ from typing import Generic, Protocol, TypeVar
 from broker_common.errors import BrokerError, InvalidRequestError, RefusedError
 from broker_common.storage.journal import Checkpointed
 from census_node.query.desk import Desk
-from census_node.query.line import Place
+from census_node.query.fair_queue import Place
 from census_node.query.schedule import Round
 
 

@@ -47,7 +47,7 @@ SLEEPS = {
     "protocol/test_quote_flood.py": "time is virtual",
     "protocol/test_rosters.py": "time is virtual",
     "unit/health_node/test_service.py": "time is virtual",
-    "statistical/test_line_times.py": "time is virtual",
+    "statistical/test_fair_queue_times.py": "time is virtual",
     "statistical/test_release_times.py": "time is virtual, or a question is asked at a random instant",
 }
 READINGS = {

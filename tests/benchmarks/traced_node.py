@@ -12,16 +12,16 @@ import threading
 import time
 from pathlib import Path
 
-from broker_common import stages
+from broker_common import tracing
 from broker_common.cli import main
 
 
 def _trace(file: Path) -> None:
-    add = stages._Record.add
+    add = tracing._Record.add
     spans: dict[int, list[tuple[str, float, float]]] = {}
     lock = threading.Lock()
 
-    def traced(record: stages._Record, name: str, milliseconds: float) -> None:
+    def traced(record: tracing._Record, name: str, milliseconds: float) -> None:
         end = time.perf_counter()
         with lock:
             of_query = spans.setdefault(id(record), [])
@@ -32,7 +32,7 @@ def _trace(file: Path) -> None:
                     out.write(json.dumps(of_query) + "\n")
         add(record, name, milliseconds)
 
-    stages._Record.add = traced  # type: ignore[method-assign,assignment]
+    tracing._Record.add = traced  # type: ignore[method-assign,assignment]
 
 
 if __name__ == "__main__":

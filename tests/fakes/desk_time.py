@@ -12,7 +12,7 @@ from fakes.timed_loop import LoopClock, TimedLoop
 
 from broker_common.errors import BrokerError
 from census_node.query.desk import Desk
-from census_node.query.line import Place
+from census_node.query.fair_queue import Place
 from census_node.query.schedule import Immediate, Round, Schedule, Ticks
 
 __all__ = ["PERIOD_MS", "TimedDesk", "in_desk_time", "timed", "working"]

@@ -65,7 +65,7 @@ from census_node.release.publication import verify_witnessed
 from census_node.release.slot_secrets import SLOT_SECRET_BYTES, SlotSecrets
 from health_node.loading import load_people
 from health_node.people_store import PeopleStore, read_figures
-from researcher_node.seen import SeenCheckpoint
+from researcher_node.remembered_checkpoint import RememberedCheckpoint
 
 __all__ = ["TARGETS"]
 
@@ -688,7 +688,7 @@ def _parse_seen(data: bytes) -> Checkpoint | None:
     path = fresh_path(".checkpoint")
     path.write_bytes(data)
     try:
-        return SeenCheckpoint(path).read()
+        return RememberedCheckpoint(path).read()
     finally:
         path.unlink()
 
@@ -701,7 +701,7 @@ TARGETS: Mapping[str, Target[Any]] = {
     "seen": Target(
         parse=_parse_seen,
         check=_check_seen,
-        covers=(SeenCheckpoint.read,),
+        covers=(RememberedCheckpoint.read,),
         seeds=lambda: {
             "note": logs.SIGNER.sign_checkpoint(42, bytes(range(32))).encode(),
             "bad empty": b"",

@@ -34,7 +34,7 @@ from broker_common.tlog.note import NoteSigner, parse_note
 from census_node.config import LimitConfig
 from census_node.service import CensusService
 from researcher_node.checking import Outcome, check_receipts
-from researcher_node.seen import SeenCheckpoint
+from researcher_node.remembered_checkpoint import RememberedCheckpoint
 from researcher_node.slots import verify_slot
 
 LIMITS = LimitConfig()
@@ -263,14 +263,14 @@ async def test_two_histories_shown_to_a_researcher(world: World, tmp_path: Path,
     if cosigned:
         world.cosign(fork)
     service = log_service(world, fork, LIMITS)
-    seen = SeenCheckpoint(tmp_path / "census.checkpoint")
+    seen = RememberedCheckpoint(tmp_path / "census.checkpoint")
     report = await check_receipts(LogSession(world, service), seen, answers.receipts())
     assert report.receipts[query].outcome is Outcome.BROKEN
     assert report.error is not None
     assert report.error.code == "PROMISE_BROKEN"
     honest = LogSession(world, log_service(world, world.census, LIMITS))
     world.cosign()
-    own = SeenCheckpoint(tmp_path / "another.checkpoint")
+    own = RememberedCheckpoint(tmp_path / "another.checkpoint")
     assert (await check_receipts(honest, own, answers.receipts())).receipts[query].outcome is Outcome.HELD
 
 
@@ -281,7 +281,7 @@ async def test_history_that_a_researcher_was_shown_and_is_shown_no_more(world: W
         for _ in range(3):
             world.grow_census(node)
         world.cosign(node)
-    seen, outcomes = SeenCheckpoint(tmp_path / "census.checkpoint"), []
+    seen, outcomes = RememberedCheckpoint(tmp_path / "census.checkpoint"), []
     for node in (world.census, fork):
         session = LogSession(world, log_service(world, node, LIMITS))
         outcomes.append((await check_receipts(session, seen, [])).log.outcome)

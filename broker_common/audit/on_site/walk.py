@@ -62,7 +62,7 @@ def check(home: Path, log: AuditedLog, findings: Findings, report: Callable[[str
             raise InvalidRequestError(
                 "INVALID_VALUE", name=str(home), problem=texts.OTHER_HOME, remedy=texts.OTHER_HOME_REMEDY
             )
-        return _Walk(store, log, findings, report(texts.CHECKING_ON_SITE)).run()
+        return _LedgerWalk(store, log, findings, report(texts.CHECKING_ON_SITE)).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class _Event:
     floor: int = 0
 
 
-class _Walk:
+class _LedgerWalk:
     def __init__(self, store: SiteStore, log: AuditedLog, findings: Findings, report: Report) -> None:
         self._store, self._log, self._findings, self._report = store, log, findings, report
         # None where it is not known what everybody was charged.

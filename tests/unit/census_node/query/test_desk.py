@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from broker_common.errors import PeerUnavailableError, RefusedError, StateUnknownError
 from census_node.query.desk import Desk
-from census_node.query.line import OPERATOR
+from census_node.query.fair_queue import OPERATOR
 from census_node.query.schedule import Immediate, Round, Ticks
 from census_node.query.streams import Streams
 

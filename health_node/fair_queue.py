@@ -25,7 +25,7 @@ from health_node.config import LimitConfig
 class Spot:
     """One question, from the end of the line until it leaves; give it up with `leave`, whatever happened."""
 
-    def __init__(self, line: Line, researcher: str) -> None:
+    def __init__(self, line: FairQueue, researcher: str) -> None:
         self._line = line
         self.researcher = researcher
         self.has_place = False
@@ -49,7 +49,7 @@ class Spot:
         self._line.leave(self)
 
 
-class Line:
+class FairQueue:
     """Everybody who waits, and what they wait for."""
 
     def __init__(self, limits: LimitConfig) -> None:

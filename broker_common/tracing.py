@@ -1,10 +1,10 @@
-"""How long the stages of one query take, for the operator who tunes a node. Nothing is measured unless its operator asks for it.
+"""How long the parts of one query take, for the operator who tunes a node. Nothing is measured unless its operator asks for it.
 
     with recording(report):              around one query
-        with stage("lookup"): ...        wherever something of it is done, in whichever thread
+        with span("lookup"): ...         around a piece of its work, in any thread
 
-A stage may be entered many times: its times are added up. Stages may overlap, so that their sum is no duration. SECURITY:
-how long stages take follows the noise, where it is drawn, and is finer than ticks; what is reported stays with the operator of the node.
+A span may be entered many times: its times are added up. Spans may overlap, so that their sum is no duration. SECURITY: the length of
+a span follows the noise, where noise is drawn, and is finer than ticks; the report stays with the operator of the node.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 Report = Callable[[Mapping[str, float]], object]
-"""Called once, with milliseconds by stage."""
+"""Called once, with the milliseconds of each span."""
 
 
 class _Record:
@@ -30,12 +30,12 @@ class _Record:
 
 
 # Threads that a query's work is handed to (`asyncio.to_thread`) see the record of their query.
-_record: ContextVar[_Record | None] = ContextVar("stages", default=None)
+_record: ContextVar[_Record | None] = ContextVar("tracing", default=None)
 
 
 @contextmanager
 def recording(report: Report | None) -> Iterator[None]:
-    """Measure the stages of the block, with "total" for all of it; without a `report` nothing is measured."""
+    """Measure the spans of the block, with "total" for all of it; without a `report` nothing is measured."""
     if report is None:
         yield
         return
@@ -51,8 +51,8 @@ def recording(report: Report | None) -> Iterator[None]:
 
 
 @contextmanager
-def stage(name: str) -> Iterator[None]:
-    """Count the block's time to a stage of the query that is being recorded, if one is."""
+def span(name: str) -> Iterator[None]:
+    """Count the block's time to a span of the query that is being recorded, if one is."""
     record = _record.get()
     if record is None:
         yield

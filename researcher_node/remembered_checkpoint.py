@@ -13,7 +13,7 @@ from broker_common.storage.durable import exclusive, replace_file
 from broker_common.tlog.note import MAX_NOTE_BYTES, Checkpoint, parse_note
 
 
-class SeenCheckpoint:
+class RememberedCheckpoint:
     """The file of one home. Several processes may check at once."""
 
     def __init__(self, path: Path) -> None:

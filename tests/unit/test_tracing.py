@@ -1,15 +1,15 @@
-"""Stages of a query: added up over threads, and not measured at all unless somebody asks."""
+"""Spans of a query: added up over threads, and not measured at all unless somebody asks."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
 
-from broker_common.stages import recording, stage
+from broker_common.tracing import recording, span
 
 
-def test_stages_of_a_query_are_added_up_whichever_thread_they_run_in() -> None:
-    """One report per query, with every stage that was entered, and the total; two queries at once do not mix."""
+def test_spans_of_a_query_are_added_up_over_threads() -> None:
+    """One report per query, with every span that was entered, and the total; two queries at once do not mix."""
 
     async def query(name: str, rounds: int) -> Mapping[str, float]:
         reports: list[Mapping[str, float]] = []
@@ -20,7 +20,7 @@ def test_stages_of_a_query_are_added_up_whichever_thread_they_run_in() -> None:
         return report
 
     def work(name: str) -> None:
-        with stage(name):
+        with span(name):
             pass
 
     async def both() -> list[Mapping[str, float]]:
@@ -33,12 +33,12 @@ def test_stages_of_a_query_are_added_up_whichever_thread_they_run_in() -> None:
 
 
 def test_nothing_is_measured_that_nobody_asked_for() -> None:
-    """Without a report a stage is the block and nothing else, also inside somebody else's recording that has ended."""
+    """Without a report a span is the block and nothing else, also inside somebody else's recording that has ended."""
     reports: list[Mapping[str, float]] = []
     with recording(reports.append):
         pass
-    with recording(None), stage("lookup"):
+    with recording(None), span("lookup"):
         pass
-    with stage("lookup"):
+    with span("lookup"):
         pass
     assert [report.keys() for report in reports] == [{"total"}]

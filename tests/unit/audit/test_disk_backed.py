@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from fakes import logs
 
-from broker_common.audit import spilled
-from broker_common.audit.spilled import Spill, SpilledTimes, SpilledTree
+from broker_common.audit import disk_backed
+from broker_common.audit.disk_backed import DiskBackedTimes, DiskBackedTree, DiskSpace
 from broker_common.tlog.census_state import CensusState, ChargedTicket
 from broker_common.tlog.entries import Entry, Event, Slots
 from broker_common.tlog.merkle import MerkleTree, leaf_hash, verify_consistency
@@ -17,8 +17,8 @@ SIZES = (0, 1, 2, 3, 5, 8, 100, 255, 256, 257, 1000, 3000)
 
 def test_a_tree_on_disk_knows_every_root_that_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
     """Roots, inclusion and consistency proofs at any earlier size are those of the tree in memory."""
-    monkeypatch.setattr(spilled, "_TAIL_BYTES", 1000)
-    memory, disk = MerkleTree(), SpilledTree()
+    monkeypatch.setattr(disk_backed, "_TAIL_BYTES", 1000)
+    memory, disk = MerkleTree(), DiskBackedTree()
     for number in range(SIZES[-1]):
         entry = b"%d" % number
         memory.append(entry)
@@ -33,8 +33,8 @@ def test_a_tree_on_disk_knows_every_root_that_it_had(monkeypatch: pytest.MonkeyP
 
 def test_times_on_disk_are_those_of_the_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is still in memory and whatever is not."""
-    monkeypatch.setattr(spilled, "_TAIL_BYTES", 100)
-    times = SpilledTimes()
+    monkeypatch.setattr(disk_backed, "_TAIL_BYTES", 100)
+    times = DiskBackedTimes()
     for number in range(1000):
         times.append(number * number)
     assert [times[number] for number in range(1000)] == [number * number for number in range(1000)]
@@ -45,11 +45,11 @@ def test_times_on_disk_are_those_of_the_entries(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("kept", [1, 2, 7, 10_000])
 def test_a_mapping_on_disk_is_a_mapping(monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
     """Put, put again, look up, count and go through: as a dictionary, however little stays in memory."""
-    monkeypatch.setattr(spilled, "_MOST_KEPT", kept)
+    monkeypatch.setattr(disk_backed, "_MOST_KEPT", kept)
     memory: dict[str, str] = {}
-    with Spill() as spill:
-        disk = spill.mapping(str.encode, bytes.decode)
-        other = spill.mapping(str.encode, bytes.decode)
+    with DiskSpace() as space:
+        disk = space.mapping(str.encode, bytes.decode)
+        other = space.mapping(str.encode, bytes.decode)
         for number in range(500):
             name, value = f"{number * 7 % 97}", f"{number}"
             assert (name in disk) == (name in memory)
@@ -67,11 +67,11 @@ def test_a_mapping_on_disk_is_a_mapping(monkeypatch: pytest.MonkeyPatch, kept: i
 
 def test_the_fold_is_the_same_with_its_tickets_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """One set of rules, whatever keeps the tickets."""
-    monkeypatch.setattr(spilled, "_MOST_KEPT", 2)
-    with Spill() as spill:
-        tickets = spill.mapping(msgspec.msgpack.encode, msgspec.msgpack.Decoder(ChargedTicket).decode)
+    monkeypatch.setattr(disk_backed, "_MOST_KEPT", 2)
+    with DiskSpace() as space:
+        tickets = space.mapping(msgspec.msgpack.encode, msgspec.msgpack.Decoder(ChargedTicket).decode)
         disk = CensusState(
-            logs.root(logs.CENSUS), tickets=tickets, ticket_of_query=spill.mapping(str.encode, bytes.decode)
+            logs.root(logs.CENSUS), tickets=tickets, ticket_of_query=space.mapping(str.encode, bytes.decode)
         )
         memory = logs.census_state()
         slots = Slots(first=0, void_below=0, commitments=tuple(logs.hash_of(number) for number in range(20)))

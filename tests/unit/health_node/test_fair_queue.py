@@ -10,7 +10,7 @@ from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.errors import BrokerError, PeerUnavailableError
 from health_node.config import LimitConfig
-from health_node.line import Line, Spot
+from health_node.fair_queue import FairQueue, Spot
 
 ONE = LimitConfig(max_queries=1, max_waiting_each=2000, max_waiting=4000)
 
@@ -19,7 +19,7 @@ class Queue:
     """A line, and the order in which its spots had their turns."""
 
     def __init__(self, limits: LimitConfig) -> None:
-        self.line = Line(limits)
+        self.line = FairQueue(limits)
         self.served: list[str] = []
         self.waited: list[bool] = []
         self.holders: list[Spot] = []
@@ -159,7 +159,7 @@ async def test_bounds_hold_and_nobody_is_forgotten_in_any_order_of_events(seed: 
     """Random arrivals and departures: never too many at once, and in the end everybody was served."""
     chance = np.random.default_rng(seed)
     limits = LimitConfig(max_queries=int(chance.integers(1, 6)), max_waiting=30, max_waiting_each=10)
-    line = Line(limits)
+    line = FairQueue(limits)
     now = most = done = refused = 0
 
     async def question(name: str) -> None:

@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from census_node.query.line import OPERATOR, Line, Place
+from census_node.query.fair_queue import OPERATOR, FairQueue, Place
 
 AGENCIES = ("a", "b", "c", OPERATOR)
 # Who puts something into line before each round, and how many the round takes.
 rounds = st.lists(st.tuples(st.lists(st.sampled_from(AGENCIES), max_size=8), st.integers(1, 5)), max_size=30)
 
 
-def placed(line: Line, agency: str, name: object, whole_ms: int) -> Place[object]:
+def placed(line: FairQueue, agency: str, name: object, whole_ms: int) -> Place[object]:
     """Something in line."""
     place: Place[object] = Place(agency, name, whole_ms, lambda _: name)
     line.put(place)
     return place
 
 
-def taken(line: Line, most: int, tick_ms: int) -> list[Place[object]]:
+def taken(line: FairQueue, most: int, tick_ms: int) -> list[Place[object]]:
     """What a round takes at a tick."""
     return line.take(most, before_ms=tick_ms, now_ms=tick_ms)
 
@@ -33,7 +33,7 @@ async def test_nobody_waits_for_more_than_one_item_of_each_other_agency(
     history: list[tuple[list[str], int]],
 ) -> None:
     """An item with n of its own agency before it is done before anybody else's (n + 2)nd since it was whole."""
-    line, order, put_at = Line(), list[Place[object]](), dict[Place[object], tuple[int, int]]()
+    line, order, put_at = FairQueue(), list[Place[object]](), dict[Place[object], tuple[int, int]]()
     waiting: defaultdict[str, int] = defaultdict(int)
     for tick, (comers, most) in enumerate([*history, *[([], 5)] * 60], start=1):
         for agency in comers:
@@ -53,7 +53,7 @@ async def test_nobody_waits_for_more_than_one_item_of_each_other_agency(
 @given(history=rounds)
 async def test_each_agencys_line_moves_oldest_first(history: list[tuple[list[str], int]]) -> None:
     """Nothing of one agency overtakes something of its own: a roster's switch stays behind the samples before it."""
-    line, put, done = Line(), defaultdict[str, list[object]](list), defaultdict[str, list[object]](list)
+    line, put, done = FairQueue(), defaultdict[str, list[object]](list), defaultdict[str, list[object]](list)
     for tick, (comers, most) in enumerate([*history, *[([], 5)] * 60], start=1):
         for agency in comers:
             put[agency].append(placed(line, agency, object(), tick * 1000 - 1).key)
@@ -65,7 +65,7 @@ async def test_each_agencys_line_moves_oldest_first(history: list[tuple[list[str
 @given(history=rounds)
 async def test_a_round_leaves_nobody_waiting_that_it_could_take(history: list[tuple[list[str], int]]) -> None:
     """As many as it may, or everything that was whole before it."""
-    line, waiting = Line(), 0
+    line, waiting = FairQueue(), 0
     for tick, (comers, most) in enumerate(history, start=1):
         for agency in comers:
             placed(line, agency, object(), tick * 1000 - 1)
@@ -77,7 +77,7 @@ async def test_a_round_leaves_nobody_waiting_that_it_could_take(history: list[tu
 
 async def test_what_was_not_whole_before_the_tick_waits_for_the_next() -> None:
     """Strictly before, however late the desk looks; whoever stands behind it in the same line waits with it."""
-    line = Line()
+    line = FairQueue()
     placed(line, "a", "early", 999)
     placed(line, "a", "on the tick", 1000)
     placed(line, "b", "late", 1030)
@@ -88,14 +88,14 @@ async def test_what_was_not_whole_before_the_tick_waits_for_the_next() -> None:
 
 async def test_clock_that_was_set_back_keeps_nobody_in_line() -> None:
     """What has been whole since an instant to come was whole before."""
-    line = Line()
+    line = FairQueue()
     placed(line, "a", "of before", 3_600_000)
     assert [each.key for each in line.take(5, before_ms=1000, now_ms=1001)] == ["of before"]
 
 
 async def test_an_outcome_is_told_when_it_leaves_and_not_when_it_is_done() -> None:
     """To everybody who waits for it; whoever gives up waiting takes it from nobody."""
-    place = placed(Line(), "a", "result", 1)
+    place = placed(FairQueue(), "a", "result", 1)
     first, second = asyncio.create_task(place.outcome()), asyncio.create_task(place.outcome())
     place.do(None)  # type: ignore[arg-type]  # this work does not look at its round
     for _ in range(3):

@@ -1,7 +1,7 @@
 """What an audit has to remember of a long log, on disk: memory does not grow with the log.
 
-A `SpilledTree` keeps the hash of every complete subtree in the order in which they are completed, so that the root at any
-earlier size costs a few reads. `SpilledTimes` keeps the time of every entry. A `SpilledMapping` keeps what was used last in
+A `DiskBackedTree` keeps the hash of every complete subtree in the order in which they are completed, so that the root at any
+earlier size costs a few reads. `DiskBackedTimes` keeps the time of every entry. A `DiskBackedMapping` keeps what was used last in
 memory and the rest in a temporary database. All of it is gone when it is closed, however the process ends.
 """
 
@@ -56,7 +56,7 @@ class _Records:
         self._file.close()
 
 
-class SpilledTree(Tree):
+class DiskBackedTree(Tree):
     """A growing tree that knows its past."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class SpilledTree(Tree):
         self._nodes.close()
 
 
-class SpilledTimes:
+class DiskBackedTimes:
     """The time of every entry of a log."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class SpilledTimes:
         self._times.close()
 
 
-class Spill:
+class DiskSpace:
     """A temporary database for mappings."""
 
     def __init__(self) -> None:
@@ -116,9 +116,11 @@ class Spill:
         self._db.execute("BEGIN")
         self._tables = 0
 
-    def mapping(self, encode: Callable[[ValueT], bytes], decode: Callable[[bytes], ValueT]) -> SpilledMapping[ValueT]:
+    def mapping(
+        self, encode: Callable[[ValueT], bytes], decode: Callable[[bytes], ValueT]
+    ) -> DiskBackedMapping[ValueT]:
         self._tables += 1
-        return SpilledMapping(self._db, f"m{self._tables}", encode, decode)
+        return DiskBackedMapping(self._db, f"m{self._tables}", encode, decode)
 
     def __enter__(self) -> Self:
         return self
@@ -129,7 +131,7 @@ class Spill:
         self._db.close()
 
 
-class SpilledMapping(MutableMapping[str, ValueT], Generic[ValueT]):
+class DiskBackedMapping(MutableMapping[str, ValueT], Generic[ValueT]):
     """Texts to values, in no order. Nothing is ever removed."""
 
     def __init__(

@@ -94,7 +94,7 @@ class Place(Generic[ResultT]):
         self._told.set_exception(error)
 
 
-class Line:
+class FairQueue:
     """All agencies' lines."""
 
     def __init__(self) -> None:
