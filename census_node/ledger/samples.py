@@ -38,7 +38,7 @@ _NO_WAY = frozenset({errno.EINVAL, errno.ENOTSUP})
 _local = threading.local()
 
 
-def write_uncached(descriptor: int, parts: Iterable[npt.NDArray[np.uint8]]) -> None:
+def write_direct(descriptor: int, parts: Iterable[npt.NDArray[np.uint8]]) -> None:
     """Write bytes to a new file, one part after the other.
 
     Raises:
@@ -149,7 +149,7 @@ class SampleFolder:
             make_folder(self.path)
             descriptor = os.open(self._file(name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             try:
-                write_uncached(descriptor, (np.frombuffer(frame, np.uint8) for frame in _sealed(sample, sealer)))
+                write_direct(descriptor, (np.frombuffer(frame, np.uint8) for frame in _sealed(sample, sealer)))
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)

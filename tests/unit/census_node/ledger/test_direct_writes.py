@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from census_node.ledger import samples as uncached
-from census_node.ledger.samples import write_uncached
+from census_node.ledger import samples
+from census_node.ledger.samples import write_direct
 
-AT_ONCE = uncached._BYTES_AT_ONCE
+AT_ONCE = samples._BYTES_AT_ONCE
 SIZES = [0, 1, 4095, 4096, AT_ONCE - 1, AT_ONCE, AT_ONCE + 1, 3 * AT_ONCE, 3 * AT_ONCE + 4097]
 
 
@@ -22,7 +22,7 @@ def written(path: Path, parts: list[np.ndarray[Any, np.dtype[np.uint8]]]) -> byt
     """What stands in a new file after these were written to it."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        write_uncached(descriptor, parts)
+        write_direct(descriptor, parts)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
@@ -65,13 +65,13 @@ def test_file_system_that_takes_the_flag_and_not_the_bytes_holds_the_same(
     refused: list[bool] = []
 
     def only_some(descriptor: int, content: memoryview) -> int:
-        if not fcntl.fcntl(descriptor, fcntl.F_GETFL) & uncached._DIRECT:
+        if not fcntl.fcntl(descriptor, fcntl.F_GETFL) & samples._DIRECT:
             return write(descriptor, content)
         if taken and not refused:
             refused.append(True)
-            uncached._set_direct(descriptor, is_direct=False)
+            samples._set_direct(descriptor, is_direct=False)
             some = write(descriptor, content[:taken])
-            uncached._set_direct(descriptor, is_direct=True)
+            samples._set_direct(descriptor, is_direct=True)
             return some
         refused.append(True)
         raise OSError(errno.EINVAL, "not so")
