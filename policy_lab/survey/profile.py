@@ -58,6 +58,7 @@ def evaluate_as_published(run: PublishedRun, progress: Callable[[int, int], None
             faults.codes_section(people),
             faults.labels_section(),
             faults.composition_section(run.epsilons),
+            sections.rightly_section(people, figures),
             sections.provinces_section(people, figures),
             faults.sources_section(),
         ),

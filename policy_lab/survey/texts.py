@@ -34,9 +34,8 @@ REPRODUCED = (
     "to give. About 95 in 100 do if the description is right."
 )
 CITIZEN_SUMMARY = (
-    "The report asked how far off the answers are when noise protects the people in a survey. Its answers were far off, and the "
-    "people were not protected as it says: the methods were built with mistakes. Built rightly, the same methods are nearer to the "
-    "truth and keep their promise."
+    "The report asked how far off the answers are when noise protects the people in a survey. Its program was built with mistakes: the "
+    "people were not protected as it says, some of the errors that it prints are far too large and others far too small. Neither tells what protection costs."
 )
 SPECIALIST_SUMMARY = (
     "The expected shift is exact, given the weights. The standard deviation is that of the mean error over {runs} runs; the published "
@@ -205,6 +204,17 @@ COMPOSITION_NOTE = (
     "Lower limits of what the report should have said: they take the observed ranges and lists as public, and each global answer at "
     "the epsilon that it claims."
 )
+RIGHTLY_TITLE = "The same count, built rightly"
+RIGHTLY_INTRO = (
+    "Local: each answer is kept with the right chance, and the count is estimated without bias. Global: the noise is for the weight of one "
+    "respondent. Both keep the epsilon of their row for one answer; the published ones do not."
+)
+RIGHTLY_CAPTION = "Daily smokers in {province}: expected absolute error in people"
+RIGHTLY_NOTE = "The largest weight, {weight:,.2f}, is taken as a public cap. At large epsilons the published local error is smaller because its real epsilon is larger."
+LOCAL_AS_PUBLISHED = "Local, as published"
+LOCAL_RIGHTLY = "Local, built rightly"
+GLOBAL_AS_PUBLISHED = "Global, as published"
+GLOBAL_RIGHTLY = "Global, built rightly"
 SOURCES_TITLE = "Sources"
 SOURCE_REPORT = (
     "The report's program, settings and results: PHACDataHub/statscan-phac-diffpriv-collab, results of March 2024"
