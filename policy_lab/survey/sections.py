@@ -39,7 +39,7 @@ def largest(people: Respondents) -> str:
     return people.provinces[int(np.argmax(people.people))]
 
 
-def figures_section(people: Respondents, figures: Sequence[Figure]) -> Section:
+def figures_section(people: Respondents, figures: Sequence[Figure], runs: int) -> Section:
     """The largest province in every detail."""
     province = largest(people)
     rows = people.province == people.provinces.index(province)
@@ -50,7 +50,7 @@ def figures_section(people: Respondents, figures: Sequence[Figure]) -> Section:
         smokers=float(weights[people.smoking[rows] == daily_number()].sum()),
         height=float(np.average(people.heights[rows], weights=weights)),
     )
-    blocks: list[Block] = [Paragraph(intro)]
+    blocks: list[Block] = [Paragraph(intro), Paragraph(phrase(texts.FIGURES_COLUMNS, runs=runs))]
     blocks += [_detailed(people, own, question, method) for question, method in _CAPTIONS]
     blocks += _plots(own)
     return Section("figures", phrase(texts.FIGURES_TITLE, province=province), blocks)

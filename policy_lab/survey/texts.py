@@ -38,8 +38,7 @@ CITIZEN_SUMMARY = (
     "people were not protected as it says, some of the errors that it prints are far too large and others far too small. Neither tells what protection costs."
 )
 SPECIALIST_SUMMARY = (
-    "The expected shift is exact, given the weights. The standard deviation is that of the mean error over {runs} runs; the published "
-    "errors are means of absolute errors over 5. The shuffled runs all had one seed: in every published weighted sum the mean of five has two "
+    "The expected shift is exact, given the weights; the published errors are means of absolute errors over 5 runs. The shuffled runs all had one seed: in every published weighted sum the mean of five has two "
     "decimals, as one run has, so that they count as one run here."
 )
 
@@ -47,6 +46,10 @@ FIGURES_TITLE = "The largest province: {province}"
 FIGURES_INTRO = (
     "Daily smokers are a weighted count; the truth is {smokers:,.0f} people. Mean height is in metres; the file's mean is {height:.3f}, "
     "with the codes for 'not stated' averaged in."
+)
+FIGURES_COLUMNS = (
+    "Shift: how far off the answers are on average. Deviation: the standard deviation of the mean over {runs} runs. Expected: the mean "
+    "absolute error. These three are in closed form; the next two columns are mean absolute errors from runs, ours and the published ones."
 )
 PROVINCES_TITLE = "All provinces"
 PROVINCES_INTRO = "Expected and published mean absolute errors. The expected ones need no run."
@@ -57,10 +60,10 @@ HEIGHT_LOCAL = "Mean height, local noise: error in metres"
 HEIGHT_SHUFFLED = "Mean height, shuffled: error in metres"
 HEIGHT_GLOBAL = "Mean height, global noise: error in metres"
 EPSILON = "Epsilon"
-SHIFT = "Expected shift"
-DEVIATION = "Standard deviation"
-ABSOLUTE = "Expected absolute error"
-SIMULATED = "In our runs"
+SHIFT = "Shift"
+DEVIATION = "Deviation"
+ABSOLUTE = "Expected"
+SIMULATED = "Our runs"
 PUBLISHED = "Published"
 WRONG = "What is wrong"
 PROVINCE = "Province"
