@@ -32,7 +32,6 @@ def promises_section(people: Respondents, found: Sequence[Promise]) -> Section:
             each.claimed,
             texts.UNBOUNDED if each.real is None else each.real,
             each.measured,
-            _WORDS[each.name][1],
         )
         for each in found
     ]
@@ -45,11 +44,12 @@ def promises_section(people: Respondents, found: Sequence[Promise]) -> Section:
             Table(
                 "promises",
                 texts.PROMISES_CAPTION,
-                (texts.METHOD, texts.CLAIMED, texts.REAL, texts.MEASURED, texts.NEIGHBOURS),
+                (texts.METHOD, texts.CLAIMED, texts.REAL, texts.MEASURED),
                 rows,
-                (None, None, 2, 2, None),
+                (None, None, 2, 2),
                 texts.PROMISES_ERROR,
             ),
+            Table("worlds", texts.WORLDS_CAPTION, (texts.METHOD, texts.NEIGHBOURS), list(_WORDS.values())),
         ],
         specialist=[Formula(texts.CATEGORY_LINE, phrase(texts.CATEGORY_WORDS, others=len(people.present) - 1))],
     )

@@ -104,6 +104,7 @@ PROMISES_SOME_EXCEEDED = (
 )
 PROMISES_ERROR = "The bounds are those of Clopper and Pearson; each is wrong with a probability of one in a thousand million at most."
 PROMISES_CAPTION = "Epsilon of one answer, or of one column of one respondent"
+WORLDS_CAPTION = "The two neighbouring worlds of each measurement"
 METHOD = "Method"
 CLAIMED = "Claimed"
 REAL = "Real"
