@@ -17,7 +17,6 @@ UNKNOWN_CODE = "A row of the data has a code in {column} that the survey does no
 ROW_REMEDY = "Look at row {row}, counted from 1 without the heading."
 NO_FORMULA = "The report has no formula for shuffled answers at epsilon {epsilon:g}: it ends below 6. The largest that it tried is 5.99."
 NO_FORMULA_REMEDY = "Name epsilons below 6, such as 0.6, 1 and 5.99."
-PROGRESS = "Running the published methods"
 
 SUMMARY_TITLE = "What this is"
 SUMMARY = (

@@ -128,6 +128,20 @@ def test_the_whole_standin_gives_the_same() -> None:
         assert figure.error.absolute == pytest.approx(own.error.absolute, rel=1e-3, abs=1e-9)
 
 
+def test_the_page_quotes_these_figures() -> None:
+    """Ontario's rows of the page, and how many published errors are near."""
+    page = (ROOT / "docs/lab/as-published.md").read_text("utf-8")
+    for question, method in (("smokers", "local"), ("height", "local"), ("height", "shuffled")):
+        for epsilon in EPSILONS:
+            own = figures()[question, method, epsilon, "ON"]
+            digits = 0 if question == "smokers" else 3 if own.error.absolute < 1 else 2
+            cells = [f"{value:,.{digits}f}" for value in (own.error.shift, own.deviation, own.published or 0)]
+            assert f"| {epsilon:g} | {' | '.join(cells)} |" in page
+    compared, near = comparison.compared(list(figures().values()))
+    assert f"Of {compared} published errors" in page
+    assert f" {near} lie within two" in page
+
+
 # --- the pipeline itself ---------------------------------------------------------------------------------------------
 
 
