@@ -156,6 +156,10 @@ STEP_ORDER = (
     "The order. The respondents' numbers travel with the answers, and the file is put back in its old order by them. Nothing is shuffled: "
     "every respondent is alone with a number, and the theorems about shuffling give nothing."
 )
+STEP_ALONE = (
+    "What stays unchanged. Province, health region, sex, marital status, age group, weight and the respondent's number stand beside the noisy answers as they are. "
+    "In this file {alone:.0f}% of the respondents are alone with their province and weight: an attacker who knows the two finds the row, whatever the noise."
+)
 STEP_DELTA = "Delta is 1.0. An epsilon with delta 1 forbids nothing: publishing the whole file would keep it."
 STEP_COUNT = "Weighted counts. The noise is for one person more or less. One respondent stands for up to {weight:,.0f} people, so that the real epsilon is as many times larger."
 STEP_SHARE = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
 from functools import cache
@@ -13,7 +14,7 @@ import pytest
 
 from broker_common.errors import InvalidRequestError
 from broker_common.language import language
-from policy_lab.document.model import Document, Table
+from policy_lab.document.model import Document, Paragraph, Table
 from policy_lab.standing import Standing
 from policy_lab.survey import comparison, pipeline, published, respondents, simulated
 from policy_lab.survey.comparison import Figure
@@ -242,6 +243,20 @@ def test_every_figure_has_what_is_wrong_beside_it(document: Document) -> None:
             assert table.heads[-1] == "What is wrong"
             assert len(table.rows) == 2
             assert all("epsilon" in str(row[-1]).lower() for row in table.rows)
+
+
+def test_who_is_alone_with_a_weight(document: Document) -> None:
+    """As a slow count of pairs has it."""
+    pairs = list(zip(people().province.tolist(), people().weights.tolist(), strict=True))
+    often = Counter(pairs)
+    alone = sum(often[pair] == 1 for pair in pairs) / len(pairs)
+    (steps,) = [section for section in document.sections if section.key == "steps"]
+    assert any(
+        f" {100 * alone:.0f}% of the respondents are alone" in block.words
+        for block in steps.blocks
+        if isinstance(block, Paragraph)
+    )
+    assert f"{100 * alone:.0f} % of the respondents are alone" in (ROOT / "docs/lab/as-published.md").read_text("utf-8")
 
 
 def test_the_real_epsilon_of_a_category(document: Document) -> None:
