@@ -15,6 +15,7 @@ import pytest
 from broker_common.errors import InvalidRequestError
 from broker_common.language import language
 from policy_lab.document.model import Document, Paragraph, Table
+from policy_lab.evaluate.run_file import read_run_file
 from policy_lab.standing import Standing
 from policy_lab.survey import comparison, pipeline, published, respondents, simulated
 from policy_lab.survey.comparison import Figure
@@ -274,6 +275,13 @@ def test_everything_is_said_in_french(document: Document) -> None:
     for section in document.sections:
         assert t(section.title) != section.title or section.title == "Sources"
     assert t(tables(document)["smokers-local"].rows[0][-1]) != tables(document)["smokers-local"].rows[0][-1]  # type: ignore[arg-type]
+
+
+def test_the_example_is_read_and_names_the_file_beside_it() -> None:
+    """As `tripartite lab evaluate` reads it."""
+    run = read_run_file(ROOT / "policy_lab/examples/as-published.yaml")
+    assert (run.profile, run.data, run.standing) == ("as-published", STANDIN, Standing.SYNTHETIC)
+    assert (run.epsilons, run.repetitions) == (EPSILONS, published.RUNS)
 
 
 def test_progress_ends_at_its_end() -> None:
