@@ -1,4 +1,4 @@
-"""How two columns go together, and whether they still do in noisy data.
+"""How two columns of one data set go together.
 
 Numbers: Spearman's rank correlation, because codes such as 9.996 for "not stated" and the tails of noise would decide
 Pearson's. Categories: Cramer's V, which needs no order of the codes. One of each: the correlation ratio of the ranks, the
@@ -7,20 +7,10 @@ share of their spread that lies between categories, as a root, so that it is on 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import combinations
-
 import numpy as np
 from numpy.typing import NDArray
 
 from policy_lab.measures.columns import Array, Column, codes_of
-
-Pair = tuple[str, str]
-
-
-def pairs(table: Sequence[Column]) -> dict[Pair, float]:
-    """The association of every two columns: between -1 and 1 for two numbers, between 0 and 1 otherwise."""
-    return {(one.name, other.name): association(one, other) for one, other in combinations(table, 2)}
 
 
 def association(one: Column, other: Column) -> float:
@@ -31,11 +21,6 @@ def association(one: Column, other: Column) -> float:
         return cramers_v(one.values, other.values)
     number, category = (one, other) if one.kind == "number" else (other, one)
     return correlation_ratio(category.values, number.values)
-
-
-def kept(before: Mapping[Pair, float], after: Mapping[Pair, float]) -> dict[Pair, float]:
-    """How much of each association is left: 1 - half the difference, so that 1 is the same and 0 is the opposite."""
-    return {pair: 1 - abs(before[pair] - after[pair]) / 2 for pair in before}
 
 
 def spearman(a: Array, b: Array) -> float:
@@ -49,17 +34,6 @@ def cramers_v(a: Array, b: Array) -> float:
 
     counts = _contingency(codes_of(a)[0], codes_of(b)[0])
     return 0.0 if min(counts.shape) == 1 else float(scipy_association(counts, method="cramer"))
-
-
-def contingency_similarity(before: tuple[Array, Array], after: tuple[Array, Array]) -> float:
-    """1 - total variation between the two joint distributions of a pair of categories."""
-    first_before, first_after = codes_of(before[0], after[0])
-    second_before, second_after = codes_of(before[1], after[1])
-    width = int(max(second_before.max(), second_after.max())) + 1
-    one, other = first_before * width + second_before, first_after * width + second_after
-    size = int(max(one.max(), other.max())) + 1
-    shares = [np.bincount(cells, minlength=size) / len(cells) for cells in (one, other)]
-    return 1 - float(np.abs(shares[0] - shares[1]).sum()) / 2
 
 
 def correlation_ratio(categories: Array, numbers: Array) -> float:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from broker_common.language import phrase
 from policy_lab.document.model import Block, Cell, Formula, Paragraph, Section, Source, Table
+from policy_lab.measures.linkage import groups_of
 from policy_lab.survey import promises, published, texts
 from policy_lab.survey.promises import Promise, largest_share
 from policy_lab.survey.respondents import NOT_STATED, Respondents
@@ -32,7 +33,6 @@ def promises_section(people: Respondents, found: Sequence[Promise]) -> Section:
             each.claimed,
             texts.UNBOUNDED if each.real is None else each.real,
             each.measured,
-            _WORDS[each.name][1],
         )
         for each in found
     ]
@@ -45,11 +45,12 @@ def promises_section(people: Respondents, found: Sequence[Promise]) -> Section:
             Table(
                 "promises",
                 texts.PROMISES_CAPTION,
-                (texts.METHOD, texts.CLAIMED, texts.REAL, texts.MEASURED, texts.NEIGHBOURS),
+                (texts.METHOD, texts.CLAIMED, texts.REAL, texts.MEASURED),
                 rows,
-                (None, None, 2, 2, None),
+                (None, None, 2, 2),
                 texts.PROMISES_ERROR,
             ),
+            Table("worlds", texts.WORLDS_CAPTION, (texts.METHOD, texts.NEIGHBOURS), list(_WORDS.values())),
         ],
         specialist=[Formula(texts.CATEGORY_LINE, phrase(texts.CATEGORY_WORDS, others=len(people.present) - 1))],
     )
@@ -72,6 +73,7 @@ def steps_section(people: Respondents) -> Section:
         texts.STEP_SHUFFLED,
         texts.STEP_REPLACED,
         texts.STEP_ORDER,
+        phrase(texts.STEP_ALONE, alone=100 * _alone(people)),
         texts.STEP_DELTA,
         phrase(texts.STEP_COUNT, weight=float(people.weights.max())),
         texts.STEP_SHARE,
@@ -79,6 +81,12 @@ def steps_section(people: Respondents) -> Section:
         phrase(texts.STEP_SPENT, answers=answers, all=answers * published.RUNS),
     )
     return Section("steps", texts.STEPS_TITLE, [Paragraph(each) for each in words])
+
+
+def _alone(people: Respondents) -> float:
+    """The share of respondents whose province and weight nobody else has."""
+    groups = groups_of([people.province, people.weights])
+    return float((np.bincount(groups)[groups] == 1).mean())
 
 
 def codes_section(people: Respondents) -> Section:

@@ -52,12 +52,13 @@ def evaluate_as_published(run: PublishedRun, progress: Callable[[int, int], None
         run.command,
         (
             _summary(run, people, figures),
-            sections.figures_section(people, figures),
+            sections.figures_section(people, figures, run.repetitions),
             faults.promises_section(people, measured),
             faults.steps_section(people),
             faults.codes_section(people),
             faults.labels_section(),
             faults.composition_section(run.epsilons),
+            sections.rightly_section(people, figures),
             sections.provinces_section(people, figures),
             faults.sources_section(),
         ),
@@ -74,5 +75,5 @@ def _summary(run: PublishedRun, people: Respondents, figures: Sequence[Figure]) 
         texts.SUMMARY_TITLE,
         blocks,
         citizen=[Paragraph(texts.CITIZEN_SUMMARY)],
-        specialist=[Paragraph(phrase(texts.SPECIALIST_SUMMARY, runs=run.repetitions))],
+        specialist=[Paragraph(texts.SPECIALIST_SUMMARY)],
     )

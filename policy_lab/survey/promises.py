@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policy_lab.mechanisms.distinguisher import epsilon_from_below
+from policy_lab.mechanisms.randomised_response import real_epsilon
 from policy_lab.survey import pipeline
 from policy_lab.survey.respondents import Respondents
 
@@ -55,7 +56,8 @@ def promises(
 
 def respondent_epsilon(category_counts: Sequence[int], numbers: int, epsilon: float) -> float:
     """Local, all columns of one respondent, if the observed bounds had been public: what each column spends adds up."""
-    return numbers * epsilon + sum(epsilon + math.log(categories - 1) for categories in category_counts)
+    keep = pipeline.keep_probability(epsilon)
+    return numbers * epsilon + sum(real_epsilon(keep, categories) for categories in category_counts)
 
 
 def _promise(name: Name, people: Respondents, epsilon: float, random: np.random.Generator) -> Promise:
@@ -71,7 +73,7 @@ def _shuffled_samples(people: Respondents, epsilon: float) -> int:
 
 def _real(name: Name, people: Respondents, epsilon: float) -> float | None:
     if name == "local category":
-        return epsilon + math.log(len(people.present) - 1)
+        return real_epsilon(pipeline.keep_probability(epsilon), len(people.present))
     if name == "global count":
         return epsilon * float(people.weights.max())
     if name == "global mean":

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from broker_common.language import phrase
 from policy_lab.document.model import Axis, Bars, Block, Cell, Paragraph, Section, Table
+from policy_lab.mechanisms.randomised_response import RandomisedResponse, real_epsilon
 from policy_lab.survey import pipeline, texts
 from policy_lab.survey.comparison import Figure
 from policy_lab.survey.promises import largest_share
@@ -37,7 +39,7 @@ def largest(people: Respondents) -> str:
     return people.provinces[int(np.argmax(people.people))]
 
 
-def figures_section(people: Respondents, figures: Sequence[Figure]) -> Section:
+def figures_section(people: Respondents, figures: Sequence[Figure], runs: int) -> Section:
     """The largest province in every detail."""
     province = largest(people)
     rows = people.province == people.provinces.index(province)
@@ -48,10 +50,43 @@ def figures_section(people: Respondents, figures: Sequence[Figure]) -> Section:
         smokers=float(weights[people.smoking[rows] == daily_number()].sum()),
         height=float(np.average(people.heights[rows], weights=weights)),
     )
-    blocks: list[Block] = [Paragraph(intro)]
+    blocks: list[Block] = [Paragraph(intro), Paragraph(phrase(texts.FIGURES_COLUMNS, runs=runs))]
     blocks += [_detailed(people, own, question, method) for question, method in _CAPTIONS]
     blocks += _plots(own)
     return Section("figures", phrase(texts.FIGURES_TITLE, province=province), blocks)
+
+
+def rightly_section(people: Respondents, figures: Sequence[Figure]) -> Section:
+    """What the same count costs if the method keeps what it promises."""
+    province = largest(people)
+    rows = people.province == people.provinces.index(province)
+    squares = np.bincount(
+        np.searchsorted(people.present, people.smoking[rows]),
+        people.weights[rows] ** 2,
+        len(people.present),
+    )
+    daily = int(np.searchsorted(people.present, daily_number()))
+    own = {
+        (each.method, each.epsilon): each.error.absolute
+        for each in figures
+        if (each.question, each.province) == ("smokers", province)
+    }
+    weight = float(people.weights.max())
+    lines: list[Sequence[Cell]] = []
+    for epsilon in sorted({epsilon for _, epsilon in own}):
+        error = RandomisedResponse(len(people.present), epsilon).standard_error(squares)[daily]
+        local = float(error) * math.sqrt(2 / math.pi)
+        lines.append((epsilon, own["local", epsilon], local, own["global", epsilon], weight / epsilon))
+    heads = (
+        texts.EPSILON,
+        texts.LOCAL_AS_PUBLISHED,
+        texts.LOCAL_RIGHTLY,
+        texts.GLOBAL_AS_PUBLISHED,
+        texts.GLOBAL_RIGHTLY,
+    )
+    note = phrase(texts.RIGHTLY_NOTE, weight=weight)
+    table = Table("rightly", phrase(texts.RIGHTLY_CAPTION, province=province), heads, lines, (None, 0, 0, 2, 0), note)
+    return Section("rightly", texts.RIGHTLY_TITLE, [Paragraph(texts.RIGHTLY_INTRO), table])
 
 
 def provinces_section(people: Respondents, figures: Sequence[Figure]) -> Section:
@@ -113,9 +148,9 @@ def _wrong(people: Respondents, figure: Figure) -> str:
     if figure.method == "shuffled":
         return phrase(texts.SHUFFLED_WRONG, kept=100 * pipeline.shuffled_keep(epsilon, people.rows))
     if (figure.question, figure.method) == ("smokers", "local"):
-        replaced = 1 - pipeline.keep_probability(epsilon)
-        real = epsilon + float(np.log(len(people.present) - 1))
-        return phrase(texts.LOCAL_COUNT_WRONG, real=real, claimed=epsilon, replaced=100 * replaced)
+        keep = pipeline.keep_probability(epsilon)
+        real = real_epsilon(keep, len(people.present))
+        return phrase(texts.LOCAL_COUNT_WRONG, real=real, claimed=epsilon, replaced=100 * (1 - keep))
     if figure.method == "local":
         return phrase(texts.LOCAL_HEIGHT_WRONG, width=people.width, shift=figure.error.shift)
     if figure.question == "smokers":

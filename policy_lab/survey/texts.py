@@ -17,7 +17,6 @@ UNKNOWN_CODE = "A row of the data has a code in {column} that the survey does no
 ROW_REMEDY = "Look at row {row}, counted from 1 without the heading."
 NO_FORMULA = "The report has no formula for shuffled answers at epsilon {epsilon:g}: it ends below 6. The largest that it tried is 5.99."
 NO_FORMULA_REMEDY = "Name epsilons below 6, such as 0.6, 1 and 5.99."
-PROGRESS = "Running the published methods"
 
 SUMMARY_TITLE = "What this is"
 SUMMARY = (
@@ -34,13 +33,11 @@ REPRODUCED = (
     "to give. About 95 in 100 do if the description is right."
 )
 CITIZEN_SUMMARY = (
-    "The report asked how far off the answers are when noise protects the people in a survey. Its answers were far off, and the "
-    "people were not protected as it says: the methods were built with mistakes. Built rightly, the same methods are nearer to the "
-    "truth and keep their promise."
+    "The report asked how far off the answers are when noise protects the people in a survey. Its program was built with mistakes: the "
+    "people were not protected as it says, some of the errors that it prints are far too large and others far too small. Neither tells what protection costs."
 )
 SPECIALIST_SUMMARY = (
-    "The expected shift is exact, given the weights. The standard deviation is that of the mean error over {runs} runs; the published "
-    "errors are means of absolute errors over 5. The shuffled runs all had one seed: in every published weighted sum the mean of five has two "
+    "The expected shift is exact, given the weights; the published errors are means of absolute errors over 5 runs. The shuffled runs all had one seed: in every published weighted sum the mean of five has two "
     "decimals, as one run has, so that they count as one run here."
 )
 
@@ -48,6 +45,10 @@ FIGURES_TITLE = "The largest province: {province}"
 FIGURES_INTRO = (
     "Daily smokers are a weighted count; the truth is {smokers:,.0f} people. Mean height is in metres; the file's mean is {height:.3f}, "
     "with the codes for 'not stated' averaged in."
+)
+FIGURES_COLUMNS = (
+    "Shift: how far off the answers are on average. Deviation: the standard deviation of the mean over {runs} runs. Expected: the mean "
+    "absolute error. These three are in closed form; the next two columns are mean absolute errors from runs, ours and the published ones."
 )
 PROVINCES_TITLE = "All provinces"
 PROVINCES_INTRO = "Expected and published mean absolute errors. The expected ones need no run."
@@ -58,10 +59,10 @@ HEIGHT_LOCAL = "Mean height, local noise: error in metres"
 HEIGHT_SHUFFLED = "Mean height, shuffled: error in metres"
 HEIGHT_GLOBAL = "Mean height, global noise: error in metres"
 EPSILON = "Epsilon"
-SHIFT = "Expected shift"
-DEVIATION = "Standard deviation"
-ABSOLUTE = "Expected absolute error"
-SIMULATED = "In our runs"
+SHIFT = "Shift"
+DEVIATION = "Deviation"
+ABSOLUTE = "Expected"
+SIMULATED = "Our runs"
 PUBLISHED = "Published"
 WRONG = "What is wrong"
 PROVINCE = "Province"
@@ -102,6 +103,7 @@ PROMISES_SOME_EXCEEDED = (
 )
 PROMISES_ERROR = "The bounds are those of Clopper and Pearson; each is wrong with a probability of one in a thousand million at most."
 PROMISES_CAPTION = "Epsilon of one answer, or of one column of one respondent"
+WORLDS_CAPTION = "The two neighbouring worlds of each measurement"
 METHOD = "Method"
 CLAIMED = "Claimed"
 REAL = "Real"
@@ -154,6 +156,10 @@ STEP_ORDER = (
     "The order. The respondents' numbers travel with the answers, and the file is put back in its old order by them. Nothing is shuffled: "
     "every respondent is alone with a number, and the theorems about shuffling give nothing."
 )
+STEP_ALONE = (
+    "What stays unchanged. Province, health region, sex, marital status, age group, weight and the respondent's number stand beside the noisy answers as they are. "
+    "In this file {alone:.0f}% of the respondents are alone with their province and weight: an attacker who knows the two finds the row, whatever the noise."
+)
 STEP_DELTA = "Delta is 1.0. An epsilon with delta 1 forbids nothing: publishing the whole file would keep it."
 STEP_COUNT = "Weighted counts. The noise is for one person more or less. One respondent stands for up to {weight:,.0f} people, so that the real epsilon is as many times larger."
 STEP_SHARE = (
@@ -205,6 +211,17 @@ COMPOSITION_NOTE = (
     "Lower limits of what the report should have said: they take the observed ranges and lists as public, and each global answer at "
     "the epsilon that it claims."
 )
+RIGHTLY_TITLE = "The same count, built rightly"
+RIGHTLY_INTRO = (
+    "Local: each answer is kept with the right chance, and the count is estimated without bias. Global: the noise is for the weight of one "
+    "respondent. Both keep the epsilon of their row for one answer; the published ones do not."
+)
+RIGHTLY_CAPTION = "Daily smokers in {province}: expected absolute error in people"
+RIGHTLY_NOTE = "The largest weight, {weight:,.2f}, is taken as a public cap. At large epsilons the published local error is smaller because its real epsilon is larger."
+LOCAL_AS_PUBLISHED = "Local, as published"
+LOCAL_RIGHTLY = "Local, built rightly"
+GLOBAL_AS_PUBLISHED = "Global, as published"
+GLOBAL_RIGHTLY = "Global, built rightly"
 SOURCES_TITLE = "Sources"
 SOURCE_REPORT = (
     "The report's program, settings and results: PHACDataHub/statscan-phac-diffpriv-collab, results of March 2024"

@@ -13,11 +13,8 @@ from policy_lab.measures.baseline import permuted
 from policy_lab.measures.columns import Column, codes_of
 from policy_lab.measures.correlations import (
     association,
-    contingency_similarity,
     correlation_ratio,
     cramers_v,
-    kept,
-    pairs,
     spearman,
 )
 from policy_lab.measures.mixture import mixed, totals
@@ -99,38 +96,13 @@ def test_correlation_ratio_by_hand() -> None:
     assert correlation_ratio(np.array(["x", "y"]), np.array([1.0, 1.0])) == 0
 
 
-def test_pairs_are_all_pairs_by_kind() -> None:
-    """Each pair once, in the order of the columns, by the measure of its kinds."""
-    table = [
-        Column("size", "number", NUMBERS),
-        Column("age", "number", NUMBERS**3),
-        Column("letter", "category", LETTERS),
-        Column("group", "category", np.char.add(LETTERS, "!")),
-    ]
-    found = pairs(table)
-    assert list(found) == [
-        ("size", "age"),
-        ("size", "letter"),
-        ("size", "group"),
-        ("age", "letter"),
-        ("age", "group"),
-        ("letter", "group"),
-    ]
-    assert found["size", "age"] == pytest.approx(1)
-    assert found["letter", "group"] == pytest.approx(1)
-    assert found["size", "letter"] == pytest.approx(correlation_ratio(LETTERS, NUMBERS))
-    assert association(table[2], table[0]) == association(table[0], table[2])
-    assert kept(found, {pair: -value for pair, value in found.items()})["size", "age"] == pytest.approx(0)
-
-
-def test_contingency_similarity_is_total_variation_of_the_joint_distribution() -> None:
-    """As exact fractions have it."""
-    before = LETTERS[:300], OTHERS
-    after = RANDOM.permutation(LETTERS[:300]), OTHERS
-    joint = [shares(np.char.add(np.char.add(one, "|"), other)) for one, other in (before, after)]
-    slow = 1 - sum(abs(joint[0].get(k, Fraction(0)) - joint[1].get(k, Fraction(0))) for k in joint[0] | joint[1]) / 2
-    assert contingency_similarity(before, after) == pytest.approx(float(slow), abs=1e-12)
-    assert contingency_similarity(before, before) == 1
+def test_the_association_fits_the_kinds() -> None:
+    """Ranks for numbers, V for categories, the correlation ratio for one of each, whichever comes first."""
+    size, cube = Column("size", "number", NUMBERS), Column("cube", "number", NUMBERS**3)
+    letter, group = Column("letter", "category", LETTERS), Column("group", "category", np.char.add(LETTERS, "!"))
+    assert association(size, cube) == pytest.approx(1)
+    assert association(letter, group) == pytest.approx(1)
+    assert association(letter, size) == association(size, letter) == correlation_ratio(LETTERS, NUMBERS)
 
 
 def test_permuted_columns_keep_their_values_and_lose_the_others() -> None:
@@ -139,7 +111,7 @@ def test_permuted_columns_keep_their_values_and_lose_the_others() -> None:
     table = [Column("one", "number", values), Column("other", "number", values * 2)]
     baseline = permuted(table, np.random.default_rng(1))
     assert [sorted(column.values.tolist()) for column in baseline] == [values.tolist(), (values * 2).tolist()]
-    assert abs(pairs(baseline)["one", "other"]) < 6 / np.sqrt(20_000)
+    assert abs(association(*baseline)) < 6 / np.sqrt(20_000)
 
 
 def test_codes_agree_over_arrays() -> None:

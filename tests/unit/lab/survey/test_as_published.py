@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
 from functools import cache
@@ -13,7 +14,8 @@ import pytest
 
 from broker_common.errors import InvalidRequestError
 from broker_common.language import language
-from policy_lab.document.model import Document, Table
+from policy_lab.document.model import Document, Paragraph, Table
+from policy_lab.evaluate.run_file import read_run_file
 from policy_lab.standing import Standing
 from policy_lab.survey import comparison, pipeline, published, respondents, simulated
 from policy_lab.survey.comparison import Figure
@@ -128,6 +130,20 @@ def test_the_whole_standin_gives_the_same() -> None:
         assert figure.error.absolute == pytest.approx(own.error.absolute, rel=1e-3, abs=1e-9)
 
 
+def test_the_page_quotes_these_figures() -> None:
+    """Ontario's rows of the page, and how many published errors are near."""
+    page = (ROOT / "docs/lab/as-published.md").read_text("utf-8")
+    for question, method in (("smokers", "local"), ("height", "local"), ("height", "shuffled")):
+        for epsilon in EPSILONS:
+            own = figures()[question, method, epsilon, "ON"]
+            digits = 0 if question == "smokers" else 3 if own.error.absolute < 1 else 2
+            cells = [f"{value:,.{digits}f}" for value in (own.error.shift, own.deviation, own.published or 0)]
+            assert f"| {epsilon:g} | {' | '.join(cells)} |" in page
+    compared, near = comparison.compared(list(figures().values()))
+    assert f"Of {compared} published errors" in page
+    assert f" {near} lie within two" in page
+
+
 # --- the pipeline itself ---------------------------------------------------------------------------------------------
 
 
@@ -230,6 +246,20 @@ def test_every_figure_has_what_is_wrong_beside_it(document: Document) -> None:
             assert all("epsilon" in str(row[-1]).lower() for row in table.rows)
 
 
+def test_who_is_alone_with_a_weight(document: Document) -> None:
+    """As a slow count of pairs has it."""
+    pairs = list(zip(people().province.tolist(), people().weights.tolist(), strict=True))
+    often = Counter(pairs)
+    alone = sum(often[pair] == 1 for pair in pairs) / len(pairs)
+    (steps,) = [section for section in document.sections if section.key == "steps"]
+    assert any(
+        f" {100 * alone:.0f}% of the respondents are alone" in block.words
+        for block in steps.blocks
+        if isinstance(block, Paragraph)
+    )
+    assert f"{100 * alone:.0f} % of the respondents are alone" in (ROOT / "docs/lab/as-published.md").read_text("utf-8")
+
+
 def test_the_real_epsilon_of_a_category(document: Document) -> None:
     """Epsilon + ln 4."""
     local = [row for row in tables(document)["promises"].rows if row[0] == "Local, a category"]
@@ -245,6 +275,13 @@ def test_everything_is_said_in_french(document: Document) -> None:
     for section in document.sections:
         assert t(section.title) != section.title or section.title == "Sources"
     assert t(tables(document)["smokers-local"].rows[0][-1]) != tables(document)["smokers-local"].rows[0][-1]  # type: ignore[arg-type]
+
+
+def test_the_example_is_read_and_names_the_file_beside_it() -> None:
+    """As `tripartite lab evaluate` reads it."""
+    run = read_run_file(ROOT / "policy_lab/examples/as-published.yaml")
+    assert (run.profile, run.data, run.standing) == ("as-published", STANDIN, Standing.SYNTHETIC)
+    assert (run.epsilons, run.repetitions) == (EPSILONS, published.RUNS)
 
 
 def test_progress_ends_at_its_end() -> None:
