@@ -43,7 +43,7 @@ def test_standard_deviation_is_that_of_the_law(scale: int) -> None:
     assert standard_deviation(scale) == pytest.approx(math.sqrt(variance), rel=1e-9)
 
 
-@pytest.mark.parametrize("share", ["0.1", "12.4", "99.9"])
+@pytest.mark.parametrize("share", ["0.1", "12.4", "22", "99.9"])
 @pytest.mark.parametrize("scale", [1, 30, 200])
 def test_table_has_one_margin_for_all_groups(scale: int, share: str) -> None:
     """The product's, and its parts of counts and groups."""
