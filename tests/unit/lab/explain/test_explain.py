@@ -149,6 +149,15 @@ def test_out_that_is_a_file_is_refused(tmp_path: Path) -> None:
     assert file.read_text() == "mine"
 
 
+def test_list_with_a_setting_or_a_folder_is_refused(tmp_path: Path) -> None:
+    """Neither would have an effect."""
+    assert run_here("lab", "explain", "--list", "--set", "cap=90").code == 2
+    done = run_here("lab", "explain", "--list", "--out", tmp_path / "out")
+    assert (done.code, done.stdout) == (2, "")
+    assert "--list goes with neither --set nor --out." in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_terminal_speaks_french(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sentences, tables, the list of settings and errors."""
     monkeypatch.setenv("TRIPARTITE_LANG", "fr")
