@@ -133,16 +133,17 @@ def _table(form: list[int], sent: list[int], each: Fraction) -> Table:
         (
             phrase("Field"),
             phrase("Filled in"),
-            phrase("Sensitivity: from bound to bound"),
-            phrase("Scale of the noise"),
-            phrase("Sent as it is (%)"),
-            phrase("Sent as a bound (%)"),
+            phrase("Sensitivity"),
+            phrase("Noise scale"),
+            phrase("Kept (%)"),
+            phrase("At a bound (%)"),
             phrase("Sent"),
         ),
         [row(field, before, after) for field, before, after in zip(FIELDS, form, sent, strict=True)],
         (None, 0, 0, 1, 1, 1, 0),
         phrase(
-            "Numbers are brought back to the nearer bound and rounded, which costs no privacy. Choices have no scale: they are kept or swapped."
+            "Sensitivity is the distance from bound to bound. Numbers are brought back to the nearer bound and rounded, which costs "
+            "no privacy. Choices have no scale: they are kept or swapped."
         ),
     )
 

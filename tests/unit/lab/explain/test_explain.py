@@ -163,7 +163,7 @@ def test_terminal_speaks_french(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRIPARTITE_LANG", "fr")
     shown = run_here("lab", "explain", "margin").stdout
     assert "[Pour tout le monde]" in shown
-    assert "Marge, 19 fois sur 20" in shown
+    assert "Ordre inversé (%)" in shown
     assert "réglage" in run_here("lab", "explain", "--list").stdout
     assert "doit être un nombre de 51 à 99, par pas de 1" in run_here("lab", "explain", "--set", "cap=3").stderr
     assert run_here("lab", "explain", "margin", "--json").result["title"] == FIGURES["margin"].title
