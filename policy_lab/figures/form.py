@@ -192,9 +192,10 @@ _CITIZEN: tuple[Block, ...] = (
     ),
     Paragraph(
         phrase(
-            "Nobody needs to be trusted with the truth, because nobody gets it. The price is paid by the statistics: from a handful of such forms nothing can "
-            "be learned; from very many, averages come out again, since noise goes both ways. Move epsilon: to the left more noise and more protection, to the "
-            "right the truth shows through."
+            "Nobody needs to be trusted with the truth, because nobody gets it. The statistics pay for that: a handful of such forms tells "
+            "nothing; from very many, shares can be worked out again, because everybody knows how often chance changes an answer. Averages "
+            "of numbers come out somewhat wrong even then, because of the bounds. Move epsilon: to the left more noise and more "
+            "protection, to the right the truth shows through."
         )
     ),
 )
