@@ -185,17 +185,17 @@ def _bars(value: int, each: Fraction) -> Bars:
 _CITIZEN: tuple[Block, ...] = (
     Paragraph(
         phrase(
-            "You fill in a form about your health. Before it leaves your hands, your computer changes it at random: your height becomes some other height, "
-            "and perhaps a smoker becomes somebody who does not smoke. If epsilon is small, what arrives is so unsure that nobody can hold it against you: "
-            "you may always say 'that was the noise'."
+            "You fill in a form about your health. Before it leaves your hands, your computer changes it at random: your height becomes "
+            "some other height, and perhaps a smoker becomes a non-smoker. If epsilon is small, what arrives is so unsure that you may "
+            "always say 'that was the noise'."
         )
     ),
     Paragraph(
         phrase(
             "Nobody needs to be trusted with the truth, because nobody gets it. The statistics pay for that: a handful of such forms tells "
             "nothing; from very many, shares can be worked out again, because everybody knows how often chance changes an answer. Averages "
-            "of numbers come out somewhat wrong even then, because of the bounds. Move epsilon: to the left more noise and more "
-            "protection, to the right the truth shows through."
+            "of numbers come out somewhat wrong even then, because of the bounds. Move epsilon: to the left more protection, to "
+            "the right the truth shows through."
         )
     ),
 )
