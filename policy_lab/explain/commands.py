@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from broker_common.cli import emit, json_option
-from broker_common.language import language_of_environment, said
+from broker_common.language import language_of_environment, phrase, said
 
 if TYPE_CHECKING:
     # What a command needs is imported when it runs (see PLC0415 in pyproject.toml): --help waits for none of it.
@@ -35,6 +35,8 @@ def explain(figure: str | None, settings: tuple[str, ...], out: Path | None, lis
     from policy_lab.explain.report import Wish, make_report, parse_settings
 
     if listed:
+        if settings or out is not None:
+            raise click.UsageError(phrase("--list goes with neither --set nor --out."), click.get_current_context())
         _list(figure, as_json)
         return
     wish = Wish(figure, parse_settings(settings))

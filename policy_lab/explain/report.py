@@ -72,7 +72,8 @@ def make_report(wish: Wish) -> tuple[Document, dict[str, dict[str, str]]]:
         InvalidRequestError: INVALID_VALUE.
     """
     figures = asked(wish.figure)
-    values = {figure.key: figure.values(_given(figure, figures, wish.settings)) for figure in figures}
+    _verify_known(wish, figures)
+    values = {figure.key: figure.values(_given(figure, wish)) for figure in figures}
     document = Document(
         key="explain",
         title=figures[0].title if wish.figure else phrase("What a policy buys and costs"),
@@ -83,11 +84,25 @@ def make_report(wish: Wish) -> tuple[Document, dict[str, dict[str, str]]]:
     return document, {key: {name: str(each) for name, each in of.items()} for key, of in values.items()}
 
 
-def _given(figure: Figure, figures: Sequence[Figure], settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings that this figure has, and any that none of the figures has: the figure refuses those."""
-    known = {setting.key for each in figures for setting in each.settings}
+def _verify_known(wish: Wish, figures: Sequence[Figure]) -> None:
+    """Return only if every setting is one of some figure; a figure that is named refuses what it does not have itself."""
+    known = sorted({setting.key for figure in figures for setting in figure.settings})
+    for key in wish.settings:
+        if wish.figure is None and key not in known:
+            raise InvalidRequestError(
+                "INVALID_VALUE",
+                name=key[:_SHOWN_CHARACTERS],
+                problem=phrase("is no setting of any figure"),
+                remedy=phrase(
+                    "Did you mean: {nearest}? All: {all}.", nearest=nearest(key, known), all=", ".join(known)
+                ),
+            )
+
+
+def _given(figure: Figure, wish: Wish) -> dict[str, str]:
+    """The settings that are meant for this figure: all of them where it is named, otherwise those that it has."""
     own = {setting.key for setting in figure.settings}
-    return {key: value for key, value in settings.items() if key in own or key not in known}
+    return {key: value for key, value in wish.settings.items() if wish.figure or key in own}
 
 
 def _command(wish: Wish) -> str:

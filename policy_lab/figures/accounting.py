@@ -161,8 +161,8 @@ def _table(course: Course, strict: int, questions: int) -> Table:
             phrase("Questions"),
             phrase("Strict: answers given"),
             phrase("Per person: answers given"),
-            phrase("Nothing left (% of all people)"),
-            phrase("Left out since the row above (% of those asked about)"),
+            phrase("Nothing left (% of all)"),
+            phrase("Left out since the row above (%)"),
         ),
         [
             (
@@ -176,7 +176,8 @@ def _table(course: Course, strict: int, questions: int) -> Table:
         ],
         (0, 0, 0, 2, 2),
         phrase(
-            "An answer is given under per-person accounting also when everybody in its group is left out: a refusal would tell."
+            "Left out are so many of the people that questions were about. An answer is given also when everybody in its group is "
+            "left out: a refusal would tell."
         ),
     )
 

@@ -133,14 +133,17 @@ def _table(scale: int, found: list[Step], prior: Fraction) -> Table:
             phrase("Highest possible (%)"),
         ),
         [
-            (
-                each.answers,
-                each.noisy,
-                each.log_odds,
-                100 * each.belief,
-                100 * highest_after(each.answers, scale, prior),
-            )
-            for each in _shown(found)
+            (0, None, 0, 100 * prior, 100 * prior),
+            *(
+                (
+                    each.answers,
+                    each.noisy,
+                    each.log_odds,
+                    100 * each.belief,
+                    100 * highest_after(each.answers, scale, prior),
+                )
+                for each in _shown(found)
+            ),
         ],
         (0, 0, 4, 2, 3),
         phrase(

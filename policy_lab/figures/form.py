@@ -133,16 +133,17 @@ def _table(form: list[int], sent: list[int], each: Fraction) -> Table:
         (
             phrase("Field"),
             phrase("Filled in"),
-            phrase("Sensitivity: from bound to bound"),
-            phrase("Scale of the noise"),
-            phrase("Sent as it is (%)"),
-            phrase("Sent as a bound (%)"),
+            phrase("Sensitivity"),
+            phrase("Noise scale"),
+            phrase("Kept (%)"),
+            phrase("At a bound (%)"),
             phrase("Sent"),
         ),
         [row(field, before, after) for field, before, after in zip(FIELDS, form, sent, strict=True)],
         (None, 0, 0, 1, 1, 1, 0),
         phrase(
-            "Numbers are brought back to the nearer bound and rounded, which costs no privacy. Choices have no scale: they are kept or swapped."
+            "Sensitivity is the distance from bound to bound. Numbers are brought back to the nearer bound and rounded, which costs "
+            "no privacy. Choices have no scale: they are kept or swapped."
         ),
     )
 
@@ -184,16 +185,17 @@ def _bars(value: int, each: Fraction) -> Bars:
 _CITIZEN: tuple[Block, ...] = (
     Paragraph(
         phrase(
-            "You fill in a form about your health. Before it leaves your hands, your computer changes it at random: your height becomes some other height, "
-            "and perhaps a smoker becomes somebody who does not smoke. If epsilon is small, what arrives is so unsure that nobody can hold it against you: "
-            "you may always say 'that was the noise'."
+            "You fill in a form about your health. Before it leaves your hands, your computer changes it at random: your height becomes "
+            "some other height, and perhaps a smoker becomes a non-smoker. If epsilon is small, what arrives is so unsure that you may "
+            "always say 'that was the noise'."
         )
     ),
     Paragraph(
         phrase(
-            "Nobody needs to be trusted with the truth, because nobody gets it. The price is paid by the statistics: from a handful of such forms nothing can "
-            "be learned; from very many, averages come out again, since noise goes both ways. Move epsilon: to the left more noise and more protection, to the "
-            "right the truth shows through."
+            "Nobody needs to be trusted with the truth, because nobody gets it. The statistics pay for that: a handful of such forms tells "
+            "nothing; from very many, shares can be worked out again, because everybody knows how often chance changes an answer. Averages "
+            "of numbers come out somewhat wrong even then, because of the bounds. Move epsilon: to the left more protection, to "
+            "the right the truth shows through."
         )
     ),
 )

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 
 from broker_common.language import phrase
 from broker_common.privacy.table_laplace import margin
 from policy_lab.document.model import Axis, Block, Caution, Cell, Formula, Line, Lines, Paragraph, Section, Table
 from policy_lab.figures import sources
-from policy_lab.figures.policy import SCALE
-from policy_lab.figures.setting import Values, percent, share_of, whole_of
+from policy_lab.figures.policy import SCALE, up
+from policy_lab.figures.setting import Setting, Values, percent, share_of, whole_of
 
 SHARE = percent("share", phrase("Share of the language in the group"), "0.1", "99.9", "12.4", step="0.1")
-DIFFERENCE = percent(
-    "difference", phrase("Difference between two groups, in percentage points"), "0.1", "20", "2", step="0.1"
+DIFFERENCE = Setting(
+    "difference",
+    phrase("Difference between two groups, in percentage points"),
+    Decimal("0.1"),
+    Decimal(20),
+    Decimal("0.1"),
+    Decimal(2),
 )
 SETTINGS = (SCALE, SHARE, DIFFERENCE)
 TITLE = phrase("What “give or take” means for small and large groups")
@@ -114,18 +120,19 @@ def _table(scale: int, share: Fraction, difference: Fraction) -> Table:
         (
             phrase("People in the group"),
             phrase("True count"),
-            phrase("Margin, 19 times out of 20"),
+            phrase("Margin"),
             phrase("Margin (% of the count)"),
-            phrase("Margin of the share, points"),
-            phrase("Coefficient of variation (%)"),
-            phrase("The larger group seems the smaller (%)"),
+            phrase("Margin (points)"),
+            phrase("C.V. (%)"),
+            phrase("Wrong order (%)"),
             phrase("Worth reading?"),
         ),
         [_row(scale, size, share, difference) for size in SIZES],
         (0, 0, 0, 1, 2, 1, 1, None),
         phrase(
-            "By the guideline for survey estimates: a coefficient of variation up to 16.6% is good, up to 33.3% usable with caution. The share's "
-            "margin takes the size of the group as known."
+            "Margins hold 19 times out of 20. Wrong order: how often noise alone shows the larger of two such groups as the smaller, "
+            "rounded up. By the guideline for survey estimates a coefficient of variation (C.V.) up to 16.6% is good, up to 33.3% "
+            "usable with caution. Points are of the share, where the size of the group is known."
         ),
     )
 
@@ -140,7 +147,7 @@ def _row(scale: int, size: int, share: Fraction, difference: Fraction) -> tuple[
         Fraction(100 * give_or_take, count) if count else None,
         Fraction(100 * give_or_take, size),
         100 * variation if variation is not None else None,
-        100 * chance_of_wrong_order(scale, _count(size, difference)),
+        100 * up(Fraction(chance_of_wrong_order(scale, _count(size, difference))), 3),
         _worth(variation),
     )
 

@@ -127,15 +127,19 @@ def _table(limit: Limit, scale: int, prior: Fraction, evidence: Evidence) -> Tab
 
     return Table(
         "prior-table",
-        phrase("Belief after {answers} at scale {scale}, in percent", answers=so_many_answers(answers), scale=scale),
+        phrase(
+            "Belief after {answers} at scale {scale}, between what the limit allows (%)",
+            answers=so_many_answers(answers),
+            scale=scale,
+        ),
         (
             phrase("Before"),
-            phrase("Lowest under the limit"),
-            phrase("Lowest after these answers"),
-            phrase("On average, if it is not"),
-            phrase("On average, if it is true"),
-            phrase("Highest after these answers"),
-            phrase("Highest under the limit"),
+            phrase("Lowest allowed"),
+            phrase("Lowest"),
+            phrase("Average, if not true"),
+            phrase("Average, if true"),
+            phrase("Highest"),
+            phrase("Highest allowed"),
         ),
         [row(before) for before in sorted({*PRIORS, prior})],
         (0, 3, 3, 3, 3, 3, 3),
