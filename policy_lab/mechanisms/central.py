@@ -68,11 +68,12 @@ def sensitivity(
             phrase("Give the smallest and the largest value that anybody could have, not those in the data."),
         )
     low, high = checked_bounds(*bounds)
+    is_still_counted = not is_filtered and _keeps_weight(neighbours, weight_cap)
     if kind == "mean":
-        _verify_mean(neighbours, is_filtered)
+        _verify_mean(is_still_counted)
         return most * (high - low) / _checked_total(total)
-    # A respondent who is not counted, or whose weight is next to nothing, contributes 0.
-    if weight_cap is not None or is_filtered or neighbours is not Neighbours.REPLACED_WITHIN:
+    if not is_still_counted:
+        # Who is not counted, or has next to no weight, contributes 0.
         low, high = min(low, Fraction(0)), max(high, Fraction(0))
     if neighbours is Neighbours.ADDED:
         return most * max(-low, high)
@@ -185,12 +186,21 @@ def _most(weight_cap: Number | None, multiplier: Number) -> Fraction:
     return most
 
 
-def _verify_mean(neighbours: Neighbours, is_filtered: bool) -> None:
-    """A public divisor stays as it is only if nobody comes, goes, changes stratum or stops being counted."""
-    if neighbours is not Neighbours.REPLACED_WITHIN or is_filtered:
+def _keeps_weight(neighbours: Neighbours, weight_cap: Number | None) -> bool:
+    """Whether the other row counts for as much in the same stratum: it does if weights are not replaced, or all alike."""
+    return neighbours is Neighbours.ANSWERS_REPLACED or (
+        neighbours is Neighbours.REPLACED_WITHIN and weight_cap is None
+    )
+
+
+def _verify_mean(is_still_counted: bool) -> None:
+    """A public divisor stays as it is only if nobody comes, goes, changes stratum or weight, or stops being counted."""
+    if not is_still_counted:
         raise refused(
             "mean",
-            phrase("can have a public divisor only if a row is replaced by one that is counted in the same stratum"),
+            phrase(
+                "can have a public divisor only if a row is replaced by one that counts for as much in the same stratum"
+            ),
             phrase("Add noise to both the sum and the number of respondents."),
         )
 

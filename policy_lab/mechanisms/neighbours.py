@@ -13,6 +13,8 @@ class Neighbours(Enum):
     ADDED = "added"
     REPLACED = "replaced"
     REPLACED_WITHIN = "replaced_within"
+    # Of local and shuffled noise.
+    ANSWERS_REPLACED = "answers_replaced"
 
     @property
     def words(self) -> str:
@@ -27,5 +29,9 @@ _WORDS = {
     ),
     Neighbours.REPLACED_WITHIN: phrase(
         "One respondent's row is replaced by another row of the same stratum. Who is in which stratum is not protected."
+    ),
+    Neighbours.ANSWERS_REPLACED: phrase(
+        "One respondent's noised answers are replaced by others. The rest of the row is not protected: stratum, weight, columns "
+        "without noise, and whether an answer was given."
     ),
 }
