@@ -40,7 +40,8 @@ def contributions(weights: Reals, *, weight_cap: Number, multiplier: Number = 1)
             phrase("must all be numbers above 0"),
             phrase("Leave out rows whose weight is missing, zero or negative, and say how many they were."),
         )
-    return np.minimum(weights * float(multiplier), float(most))
+    # Clipped first: an enormous weight must not overflow.
+    return np.minimum(np.minimum(weights, float(weight_cap)) * float(multiplier), float(most))
 
 
 def sensitivity(
@@ -73,7 +74,7 @@ def sensitivity(
         _verify_mean(is_still_counted)
         return most * (high - low) / _checked_total(total)
     if not is_still_counted:
-        # Who is not counted, or has next to no weight, contributes 0.
+        # A respondent who is not counted, or has next to no weight, contributes 0.
         low, high = min(low, Fraction(0)), max(high, Fraction(0))
     if neighbours is Neighbours.ADDED:
         return most * max(-low, high)
@@ -142,7 +143,7 @@ class NoisyMean:
 
     @property
     def middle(self) -> Fraction:
-        """What values are measured from; a respondent then moves the sum by half the range at most."""
+        """Values are measured from here: adding a respondent then moves the sum by half the range at most."""
         low, high = checked_bounds(*self.bounds)
         return (low + high) / 2
 
@@ -159,10 +160,11 @@ class NoisyMean:
         return Laplace(_most(self.weight_cap, self.multiplier), self.epsilon / 2)
 
     def apply(self, mean: ArrayLike, total: ArrayLike, random: np.random.Generator) -> Reals:
-        """Noisy means, from the exact means and exact sums of contributions."""
+        """Noisy means, from the exact means and exact sums of contributions; the mean of nobody may be anything, NaN too."""
         middle, (low, high) = float(self.middle), map(float, self.bounds)
         totals = np.asarray(total, np.float64)
-        distances = self.of_sum.apply((np.asarray(mean, np.float64) - middle) * totals, random)
+        from_middle = np.where(totals > 0, np.asarray(mean, np.float64) - middle, 0.0)
+        distances = self.of_sum.apply(from_middle * totals, random)
         divisors = np.maximum(self.of_total.apply(totals, random), float(self.of_total.sensitivity))
         return np.clip(middle + distances / divisors, low, high)
 

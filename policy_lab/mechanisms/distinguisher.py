@@ -48,10 +48,12 @@ class FromBelow:
 
 
 def epsilon_from_below(a: ArrayLike, b: ArrayLike, *, delta: float = 0.0, error_rate: float = ERROR_RATE) -> FromBelow:
-    """What two samples show epsilon to be at least; each holds independent outputs of one world, as numbers, at least 4."""
+    """The least epsilon that two samples show. Each holds at least 4 independent outputs of one world, as numbers."""
     worlds = np.asarray(a, np.float64).ravel(), np.asarray(b, np.float64).ravel()
-    if min(map(len, worlds)) < _LEAST_SAMPLES or not (0 < error_rate < 1 and 0 <= delta < 1):
-        raise ValueError("each world has at least 4 samples; rates are probabilities")
+    if min(map(len, worlds)) < _LEAST_SAMPLES or any(np.isnan(world).any() for world in worlds):
+        raise ValueError("each world has at least 4 samples, all of them numbers")
+    if not (0 < error_rate < 1 and 0 <= delta < 1):
+        raise ValueError("an error rate and a delta are probabilities")
     (search_a, test_a), (search_b, test_b) = (np.split(world, [len(world) // 2]) for world in worlds)
     places = _Places.of(np.concatenate([search_a, search_b]))
     searched = places.tally(search_a), places.tally(search_b)

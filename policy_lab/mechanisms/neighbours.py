@@ -8,12 +8,12 @@ from broker_common.language import phrase
 
 
 class Neighbours(Enum):
-    """What may differ between the two tables that nobody can tell apart much better than the promise says."""
+    """The difference between two tables that the answers hardly tell apart."""
 
     ADDED = "added"
     REPLACED = "replaced"
     REPLACED_WITHIN = "replaced_within"
-    # Of local and shuffled noise.
+    # The relation of local and shuffled noise.
     ANSWERS_REPLACED = "answers_replaced"
 
     @property

@@ -144,7 +144,7 @@ def test_weights_cannot_be_bounded_by_nothing(cap: int | None, multiplier: int) 
 
 def test_weights_above_the_cap_are_clipped() -> None:
     """What the sensitivity assumes is what is done to the data."""
-    counted = contributions(np.asarray([0.5, 3.0, 700.0]), weight_cap=CAP, multiplier=MULTIPLIER)
+    counted = contributions(np.asarray([0.5, 3.0, 1e308]), weight_cap=CAP, multiplier=MULTIPLIER)
     assert counted.tolist() == [1.25, 7.5, 7.5]
     assert contributions(np.asarray([]), weight_cap=CAP).tolist() == []
 
@@ -231,6 +231,6 @@ def test_a_noisy_mean_is_near_the_mean_of_many_and_always_inside_its_bounds() ->
     mean = NoisyMean((2, 7), 1.0, Neighbours.REPLACED)
     random = np.random.default_rng(2)
     assert mean.apply(4.25, 1e6, random) == pytest.approx(4.25, abs=1e-3)
-    of_nobody = mean.apply(np.full(1000, 2.0), np.zeros(1000), random)
+    of_nobody = mean.apply(np.full(1000, np.nan), np.zeros(1000), random)
     assert of_nobody.min() >= 2
     assert of_nobody.max() <= 7

@@ -86,5 +86,11 @@ def test_a_delta_is_taken_off() -> None:
 )
 def test_it_needs_samples_and_rates(samples: int, delta: float, error_rate: float) -> None:
     """Both halves of both samples hold something, and rates are probabilities."""
-    with pytest.raises(ValueError, match="samples"):
+    with pytest.raises(ValueError, match=r"samples|probabilities"):
         epsilon_from_below(np.zeros(samples), np.zeros(10), delta=delta, error_rate=error_rate)
+
+
+def test_a_missing_number_is_no_sample() -> None:
+    """It would count for neither world."""
+    with pytest.raises(ValueError, match="all of them numbers"):
+        epsilon_from_below([0.0] * 9 + [math.nan], np.zeros(10))
