@@ -119,7 +119,9 @@ class Laplace:
         distance = np.asarray(x, np.float64) - exact
         if self.scale == 0:
             return np.where(distance >= 0, 1.0, 0.0)
-        tail = np.exp(-np.abs(distance) / self.scale) / 2
+        with np.errstate(over="ignore"):
+            # An endless number of scales away, where the tail is 0.
+            tail = np.exp(-np.abs(distance) / self.scale) / 2
         return np.where(distance >= 0, 1 - tail, tail)
 
 

@@ -170,6 +170,7 @@ def test_nothing_to_hide_needs_no_noise() -> None:
     assert noise.apply([3.0, 4.0], random).tolist() == [3.0, 4.0]
     assert noise.cdf(3.0, [2.9, 3.0, 3.1]).tolist() == [0.0, 1.0, 1.0]
     assert noise.apply([], random).shape == (0,)
+    assert Laplace(1e-300, 1.0).cdf(0, [-1e300, 1e300]).tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), 1e308])
