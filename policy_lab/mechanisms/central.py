@@ -129,7 +129,8 @@ class Laplace:
 class NoisyMean:
     """A mean whose divisor is not public: a noisy sum of distances to the middle, over a noisy sum of contributions.
 
-    The quotient is clipped to the bounds, and its divisor is at least one respondent's largest contribution.
+    Each has half of epsilon, which is the noise of twice its sensitivity. The quotient is clipped to the bounds, and its divisor
+    is at least one respondent's largest contribution.
     """
 
     bounds: tuple[Number, Number]
@@ -153,13 +154,13 @@ class NoisyMean:
     def of_sum(self) -> Laplace:
         """The noise of the sum of distances."""
         low, high = checked_bounds(*self.bounds)
-        half = _most(self.weight_cap, self.multiplier) * (high - low) / 2
-        return Laplace(half if self.neighbours is Neighbours.ADDED else 2 * half, self.epsilon / 2)
+        moved = _most(self.weight_cap, self.multiplier) * (high - low)
+        return Laplace(2 * (moved / 2 if self.neighbours is Neighbours.ADDED else moved), self.epsilon)
 
     @property
     def of_total(self) -> Laplace:
         """The noise of the sum of contributions."""
-        return Laplace(_most(self.weight_cap, self.multiplier), self.epsilon / 2)
+        return Laplace(2 * _most(self.weight_cap, self.multiplier), self.epsilon)
 
     def apply(self, mean: ArrayLike, total: ArrayLike, random: np.random.Generator) -> Reals:
         """Noisy means, from the exact means and exact sums of contributions; the mean of nobody may be anything, NaN too."""
@@ -167,7 +168,7 @@ class NoisyMean:
         totals = np.asarray(total, np.float64)
         from_middle = np.where(totals > 0, np.asarray(mean, np.float64) - middle, 0.0)
         distances = self.of_sum.apply(from_middle * totals, random)
-        divisors = np.maximum(self.of_total.apply(totals, random), float(self.of_total.sensitivity))
+        divisors = np.maximum(self.of_total.apply(totals, random), float(_most(self.weight_cap, self.multiplier)))
         return np.clip(middle + distances / divisors, low, high)
 
 
