@@ -85,7 +85,7 @@ def _sent(run: RunFile, mechanism: Mechanism, epsilon: float) -> Spent:
     return sequential(
         "",
         [
-            Spent(column.name.text, law(column, mechanism, epsilon).real_epsilon, Neighbours.REPLACED_WITHIN)
+            Spent(column.name.text, law(column, mechanism, epsilon).real_epsilon, Neighbours.ANSWERS_REPLACED)
             for column in run.noised(mechanism)
         ],
     )

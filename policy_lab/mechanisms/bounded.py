@@ -63,7 +63,7 @@ class BoundedLaplace:
         return self.epsilon
 
     def apply(self, values: ArrayLike, random: np.random.Generator) -> Reals:
-        """What each respondent sends. Values outside the bounds, or none, are refused: clip first."""
+        """The message of each respondent. Values outside the bounds, and missing ones, are refused: clip first."""
         u = self._unit(values)
         if self.kind == "truncated":
             sent = self._draw_inside(u, random)

@@ -40,7 +40,8 @@ def contributions(weights: Reals, *, weight_cap: Number, multiplier: Number = 1)
             phrase("must all be numbers above 0"),
             phrase("Leave out rows whose weight is missing, zero or negative, and say how many they were."),
         )
-    return np.minimum(weights * float(multiplier), float(most))
+    # Clipped first: an enormous weight must not overflow.
+    return np.minimum(np.minimum(weights, float(weight_cap)) * float(multiplier), float(most))
 
 
 def sensitivity(
@@ -68,11 +69,12 @@ def sensitivity(
             phrase("Give the smallest and the largest value that anybody could have, not those in the data."),
         )
     low, high = checked_bounds(*bounds)
+    is_still_counted = not is_filtered and _keeps_weight(neighbours, weight_cap)
     if kind == "mean":
-        _verify_mean(neighbours, is_filtered)
+        _verify_mean(is_still_counted)
         return most * (high - low) / _checked_total(total)
-    # A respondent who is not counted, or whose weight is next to nothing, contributes 0.
-    if weight_cap is not None or is_filtered or neighbours is not Neighbours.REPLACED_WITHIN:
+    if not is_still_counted:
+        # A respondent who is not counted, or has next to no weight, contributes 0.
         low, high = min(low, Fraction(0)), max(high, Fraction(0))
     if neighbours is Neighbours.ADDED:
         return most * max(-low, high)
@@ -117,7 +119,9 @@ class Laplace:
         distance = np.asarray(x, np.float64) - exact
         if self.scale == 0:
             return np.where(distance >= 0, 1.0, 0.0)
-        tail = np.exp(-np.abs(distance) / self.scale) / 2
+        with np.errstate(over="ignore"):
+            # An endless number of scales away, where the tail is 0.
+            tail = np.exp(-np.abs(distance) / self.scale) / 2
         return np.where(distance >= 0, 1 - tail, tail)
 
 
@@ -125,7 +129,8 @@ class Laplace:
 class NoisyMean:
     """A mean whose divisor is not public: a noisy sum of distances to the middle, over a noisy sum of contributions.
 
-    The quotient is clipped to the bounds, and its divisor is at least one respondent's largest contribution.
+    Each has half of epsilon, which is the noise of twice its sensitivity. The quotient is clipped to the bounds, and its divisor
+    is at least one respondent's largest contribution.
     """
 
     bounds: tuple[Number, Number]
@@ -141,7 +146,7 @@ class NoisyMean:
 
     @property
     def middle(self) -> Fraction:
-        """What values are measured from; a respondent then moves the sum by half the range at most."""
+        """Values are measured from here: adding a respondent then moves the sum by half the range at most."""
         low, high = checked_bounds(*self.bounds)
         return (low + high) / 2
 
@@ -149,20 +154,21 @@ class NoisyMean:
     def of_sum(self) -> Laplace:
         """The noise of the sum of distances."""
         low, high = checked_bounds(*self.bounds)
-        half = _most(self.weight_cap, self.multiplier) * (high - low) / 2
-        return Laplace(half if self.neighbours is Neighbours.ADDED else 2 * half, self.epsilon / 2)
+        moved = _most(self.weight_cap, self.multiplier) * (high - low)
+        return Laplace(2 * (moved / 2 if self.neighbours is Neighbours.ADDED else moved), self.epsilon)
 
     @property
     def of_total(self) -> Laplace:
         """The noise of the sum of contributions."""
-        return Laplace(_most(self.weight_cap, self.multiplier), self.epsilon / 2)
+        return Laplace(2 * _most(self.weight_cap, self.multiplier), self.epsilon)
 
     def apply(self, mean: ArrayLike, total: ArrayLike, random: np.random.Generator) -> Reals:
-        """Noisy means, from the exact means and exact sums of contributions."""
+        """Noisy means, from the exact means and exact sums of contributions; the mean of nobody may be anything, NaN too."""
         middle, (low, high) = float(self.middle), map(float, self.bounds)
         totals = np.asarray(total, np.float64)
-        distances = self.of_sum.apply((np.asarray(mean, np.float64) - middle) * totals, random)
-        divisors = np.maximum(self.of_total.apply(totals, random), float(self.of_total.sensitivity))
+        from_middle = np.where(totals > 0, np.asarray(mean, np.float64) - middle, 0.0)
+        distances = self.of_sum.apply(from_middle * totals, random)
+        divisors = np.maximum(self.of_total.apply(totals, random), float(_most(self.weight_cap, self.multiplier)))
         return np.clip(middle + distances / divisors, low, high)
 
 
@@ -185,12 +191,21 @@ def _most(weight_cap: Number | None, multiplier: Number) -> Fraction:
     return most
 
 
-def _verify_mean(neighbours: Neighbours, is_filtered: bool) -> None:
-    """A public divisor stays as it is only if nobody comes, goes, changes stratum or stops being counted."""
-    if neighbours is not Neighbours.REPLACED_WITHIN or is_filtered:
+def _keeps_weight(neighbours: Neighbours, weight_cap: Number | None) -> bool:
+    """Whether the other row counts for as much in the same stratum: it does if weights are not replaced, or all alike."""
+    return neighbours is Neighbours.ANSWERS_REPLACED or (
+        neighbours is Neighbours.REPLACED_WITHIN and weight_cap is None
+    )
+
+
+def _verify_mean(is_still_counted: bool) -> None:
+    """A public divisor stays as it is only if nobody comes, goes, changes stratum or weight, or stops being counted."""
+    if not is_still_counted:
         raise refused(
             "mean",
-            phrase("can have a public divisor only if a row is replaced by one that is counted in the same stratum"),
+            phrase(
+                "can have a public divisor only if a row is replaced by one that counts for as much in the same stratum"
+            ),
             phrase("Add noise to both the sum and the number of respondents."),
         )
 

@@ -44,7 +44,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What is spent on one respondent, at most, and what it is made of."""
+    """The most that is spent on one respondent, and the parts that make it up."""
 
     what: str
     epsilon: float

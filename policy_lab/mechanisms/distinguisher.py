@@ -25,6 +25,8 @@ ERROR_RATE = 1e-9
 _MOST_COMMON_VALUES = 1000
 _MOST_STRETCHES = 100
 _LEAST_IN_A_PLACE = 20
+# Added to counts before places are put in order, so that small ones do not come first by accident.
+_SHRINKING = 3
 _LEAST_SAMPLES = 4
 
 Counts = NDArray[np.int64]
@@ -46,10 +48,12 @@ class FromBelow:
 
 
 def epsilon_from_below(a: ArrayLike, b: ArrayLike, *, delta: float = 0.0, error_rate: float = ERROR_RATE) -> FromBelow:
-    """What two samples show epsilon to be at least; each holds independent outputs of one world, as numbers, at least 4."""
+    """The least epsilon that two samples show. Each holds at least 4 independent outputs of one world, as numbers."""
     worlds = np.asarray(a, np.float64).ravel(), np.asarray(b, np.float64).ravel()
-    if min(map(len, worlds)) < _LEAST_SAMPLES or not (0 < error_rate < 1 and 0 <= delta < 1):
-        raise ValueError("each world has at least 4 samples; rates are probabilities")
+    if min(map(len, worlds)) < _LEAST_SAMPLES or any(np.isnan(world).any() for world in worlds):
+        raise ValueError("each world has at least 4 samples, all of them numbers")
+    if not (0 < error_rate < 1 and 0 <= delta < 1):
+        raise ValueError("an error rate and a delta are probabilities")
     (search_a, test_a), (search_b, test_b) = (np.split(world, [len(world) // 2]) for world in worlds)
     places = _Places.of(np.concatenate([search_a, search_b]))
     searched = places.tally(search_a), places.tally(search_b)
@@ -74,7 +78,9 @@ class _Places:
     @classmethod
     def of(cls, pooled: NDArray[np.float64]) -> _Places:
         values, counts = np.unique(pooled, return_counts=True)
-        common = values[counts >= max(_LEAST_IN_A_PLACE, len(pooled) // _MOST_COMMON_VALUES)]
+        common = values[counts >= _LEAST_IN_A_PLACE]
+        if len(common) > _MOST_COMMON_VALUES:
+            common = values[counts >= max(_LEAST_IN_A_PLACE, len(pooled) // _MOST_COMMON_VALUES)]
         others = np.sort(pooled[~np.isin(pooled, common)])
         least = max(_LEAST_IN_A_PLACE, len(pooled) // _MOST_STRETCHES)
         edges = np.unique(np.concatenate([common, others[least::least]]))
@@ -89,7 +95,7 @@ class _Places:
 
 def _best_event(likely: Counts, unlikely: Counts, delta: float, error_rate: float) -> tuple[Counts, float]:
     """Places in the order of their ratio; the event is the beginning of that order which promises the largest bound."""
-    smooth = (likely + 0.5) / (unlikely + 0.5) * (unlikely.sum() + 1) / (likely.sum() + 1)
+    smooth = (likely + _SHRINKING) / (unlikely + _SHRINKING) * unlikely.sum() / likely.sum()
     order = np.argsort(-smooth, kind="stable")
     bounds = _bound(
         np.cumsum(likely[order]), int(likely.sum()), np.cumsum(unlikely[order]), int(unlikely.sum()), delta, error_rate

@@ -8,11 +8,13 @@ from broker_common.language import phrase
 
 
 class Neighbours(Enum):
-    """What may differ between the two tables that nobody can tell apart much better than the promise says."""
+    """The difference between two tables that the answers hardly tell apart."""
 
     ADDED = "added"
     REPLACED = "replaced"
     REPLACED_WITHIN = "replaced_within"
+    # The relation of local and shuffled noise.
+    ANSWERS_REPLACED = "answers_replaced"
 
     @property
     def words(self) -> str:
@@ -27,5 +29,9 @@ _WORDS = {
     ),
     Neighbours.REPLACED_WITHIN: phrase(
         "One respondent's row is replaced by another row of the same stratum. Who is in which stratum is not protected."
+    ),
+    Neighbours.ANSWERS_REPLACED: phrase(
+        "One respondent's noised answers are replaced by others. The rest of the row is not protected: stratum, weight, columns "
+        "without noise, and whether an answer was given."
     ),
 }

@@ -34,7 +34,7 @@ class RandomisedResponse:
 
     @property
     def real_epsilon(self) -> float:
-        """What the mechanism spends: nothing if there is one category only, since all messages are then alike."""
+        """The epsilon that holds: 0 if there is one category only, since all messages are then alike."""
         return self.epsilon if self.categories > 1 else 0.0
 
     @property
@@ -49,7 +49,7 @@ class RandomisedResponse:
 
     @property
     def _edge(self) -> float:
-        """What `keep` exceeds `other` by, without the digits that their difference would lose."""
+        """The difference of `keep` and `other`, to the last digit."""
         return -math.expm1(-self.epsilon) * self.keep if self.categories > 1 else 1.0
 
     def law(self, code: int) -> Reals:
@@ -60,7 +60,7 @@ class RandomisedResponse:
         return law
 
     def apply(self, codes: Codes, random: np.random.Generator) -> Codes:
-        """What each respondent sends."""
+        """The message of each respondent."""
         _verify_codes(codes, self.categories)
         if self.categories == 1:
             return codes.copy()

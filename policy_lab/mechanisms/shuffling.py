@@ -57,7 +57,7 @@ _LARGE_DELTA = phrase(
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What holds after shuffling: the theorem's pair, or the local epsilon without any delta."""
+    """The promise after shuffling: the theorem's pair, or the local epsilon with a delta of 0."""
 
     epsilon: float
     delta: float
@@ -71,7 +71,7 @@ class Promise:
 
     @property
     def caution(self) -> str:
-        """What nobody may overlook about this delta; empty if there is nothing."""
+        """A warning about this delta; empty if there is none."""
         return _LARGE_DELTA if self.delta * self.messages >= 1 else ""
 
 
@@ -103,7 +103,7 @@ def amplified(local_epsilon: float, messages: int, delta: float) -> float | None
 
 
 def promise(local_epsilon: float, messages: int, delta: float) -> Promise:
-    """What may be printed for a respondent whose columns spend `local_epsilon` before they are shuffled together."""
+    """The promise to a respondent whose columns spend `local_epsilon` before they are shuffled together."""
     epsilon = amplified(local_epsilon, messages, delta)
     if messages == 1:
         return Promise(local_epsilon, 0.0, Why.ALONE, messages)

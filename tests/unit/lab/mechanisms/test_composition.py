@@ -28,7 +28,7 @@ def test_answers_about_the_same_respondent_add_up(neighbours: Neighbours) -> Non
 
 def test_disjoint_strata_spend_the_largest_part_of_who_stays_in_one() -> None:
     """A row that comes, goes, or is replaced within its stratum is in one answer only."""
-    for neighbours in (Neighbours.ADDED, Neighbours.REPLACED_WITHIN):
+    for neighbours in (Neighbours.ADDED, Neighbours.REPLACED_WITHIN, Neighbours.ANSWERS_REPLACED):
         spent = parallel("all strata", parts(neighbours))
         assert (spent.epsilon, spent.delta, spent.how) == (2.0, 1e-5, How.PARALLEL)
 

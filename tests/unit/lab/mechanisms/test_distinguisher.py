@@ -65,6 +65,14 @@ def test_it_finds_a_mass_between_continuous_values() -> None:
     assert 0.9 < found.epsilon < math.log(4)
 
 
+def test_it_finds_what_is_rare() -> None:
+    """One message in five hundred that only one respondent ever sends, among messages that tell nothing."""
+    random = np.random.default_rng(7)
+    for draw in (lambda: random.integers(0, 5, 10 * DRAWS) * 1.0, lambda: random.normal(size=10 * DRAWS)):
+        gives_away = np.where(random.random(10 * DRAWS) < 0.002, 2.5, draw())
+        assert epsilon_from_below(gives_away, draw()).epsilon > 1.5
+
+
 def test_a_delta_is_taken_off() -> None:
     """What happens with probability delta at most does not count."""
     random = np.random.default_rng(6)
@@ -78,5 +86,11 @@ def test_a_delta_is_taken_off() -> None:
 )
 def test_it_needs_samples_and_rates(samples: int, delta: float, error_rate: float) -> None:
     """Both halves of both samples hold something, and rates are probabilities."""
-    with pytest.raises(ValueError, match="samples"):
+    with pytest.raises(ValueError, match=r"samples|probabilities"):
         epsilon_from_below(np.zeros(samples), np.zeros(10), delta=delta, error_rate=error_rate)
+
+
+def test_a_missing_number_is_no_sample() -> None:
+    """It would count for neither world."""
+    with pytest.raises(ValueError, match="all of them numbers"):
+        epsilon_from_below([0.0] * 9 + [math.nan], np.zeros(10))
