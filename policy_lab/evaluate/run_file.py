@@ -26,8 +26,9 @@ _MOST_SEED = 2**63 - 1
 _MOST = 1e15
 _LEAST = 1e-9
 
-EXAMPLES = Path(__file__).parent / "examples"
+EXAMPLES = Path(__file__).parents[1] / "examples"
 """Files that come with the lab."""
+EXAMPLE_RUN = EXAMPLES / "evaluate" / "run.yaml"
 _EXAMPLE = "example:"
 
 Place = Literal["global", "local", "shuffled"]
@@ -397,8 +398,9 @@ class _Reader:
 
 def _data_path(run_file: Path, name: str) -> Path:
     """A file reached from the run file's folder, or one that comes with the lab."""
-    if name.startswith(_EXAMPLE):
-        return EXAMPLES / Path(name.removeprefix(_EXAMPLE)).name
+    shipped = EXAMPLES / name.removeprefix(_EXAMPLE)
+    if name.startswith(_EXAMPLE) and shipped.resolve().is_relative_to(EXAMPLES.resolve()):
+        return shipped
     return run_file.parent / name
 
 

@@ -1,0 +1,136 @@
+"""The section about promises: one sentence for each mechanism, its bias, to whom it does not apply, and how epsilons add up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from broker_common.language import phrase
+from policy_lab.document.model import Block as Shown
+from policy_lab.document.model import Cell, Formula, Paragraph, Section, Source, Table
+from policy_lab.evaluate import texts
+from policy_lab.evaluate.data import Data
+from policy_lab.evaluate.promises import Promised, promised
+from policy_lab.evaluate.report.names import listed, mechanism_name, number_text, stratum_names
+from policy_lab.evaluate.run_file import Mechanism, RunFile
+from policy_lab.mechanisms.neighbours import Neighbours
+
+
+def promises_section(run: RunFile, data: Data) -> Section:
+    """What each mechanism promises on these data."""
+    found = {
+        mechanism: [promised(run, data, mechanism, epsilon) for epsilon in run.epsilons] for mechanism in run.mechanisms
+    }
+    blocks: list[Shown] = [
+        Paragraph(phrase(texts.PROMISE_TITLES, name=mechanism_name(mechanism), words=words))
+        for mechanism, promises in found.items()
+        for words in _sentences(run, mechanism, promises)
+    ]
+    blocks.append(_composition(run, found))
+    for mechanism, promises in found.items():
+        blocks += [_shuffling(run, mechanism, each) for each in promises if each.shuffling]
+    if any(mechanism.place == "shuffled" for mechanism in found):
+        blocks.append(Source(phrase(texts.SOURCE_SHUFFLING), texts.SOURCE_SHUFFLING_ADDRESS))
+    return Section(
+        "promises",
+        phrase(texts.PROMISES),
+        blocks,
+        citizen=(Paragraph(phrase(texts.PROMISES_CITIZEN)),),
+        specialist=(Formula(texts.PROMISE_FORMULA, phrase(texts.PROMISE_FORMULA_WORDS)),),
+    )
+
+
+def _sentences(run: RunFile, mechanism: Mechanism, promises: Sequence[Promised]) -> Iterator[str]:
+    """Promise, bias, and to whom it does not apply."""
+    given, total = listed(run.epsilons), listed(each.real_epsilon for each in promises)
+    local = listed(each.composed.epsilon for each in promises)
+    if mechanism.place == "global":
+        yield phrase(texts.PROMISE_GLOBAL, given=given, total=total, neighbours=run.neighbours.words)
+        yield phrase(texts.BIAS_GLOBAL)
+        yield phrase(texts.NOT_FOR_GLOBAL)
+        return
+    if mechanism.place == "local":
+        yield phrase(texts.PROMISE_LOCAL, given=given, total=total)
+    else:
+        delta = listed(each.real_delta for each in promises)
+        yield phrase(texts.PROMISE_SHUFFLED, given=given, total=total, delta=delta)
+    if any(column.is_category for column in run.noised(mechanism)):
+        yield phrase(texts.BIAS_CATEGORIES)
+    if mechanism.numbers:
+        yield phrase(texts.BIAS_NUMBERS[mechanism.numbers])
+    if mechanism.place == "local":
+        yield phrase(texts.NOT_FOR_LOCAL)
+        return
+    if mechanism.along != "weight":
+        yield phrase(texts.BIAS_SHUFFLED)
+    yield phrase(texts.NOT_FOR_SHUFFLED, local=local)
+    if mechanism.along in texts.NOT_FOR_ALONG:
+        yield phrase(texts.NOT_FOR_ALONG[mechanism.along])
+
+
+# --- composition ---------------------------------------------------------------------------------------------------
+
+
+def _composition(run: RunFile, found: dict[Mechanism, list[Promised]]) -> Table:
+    """One row for each part of what one respondent spends, and their sum."""
+    rows: list[list[Cell]] = []
+    for mechanism, promises in found.items():
+        name = mechanism_name(mechanism)
+        for number, part in enumerate(promises[0].composed.parts):
+            spent = [each.composed.parts[number].epsilon for each in promises]
+            rows.append([name, part.what, _how(run, mechanism, part.what), *spent])
+        rows.append(
+            [
+                name,
+                phrase(texts.COMPOSITION_TOTAL),
+                phrase(texts.HOW_SEQUENTIAL),
+                *(p.composed.epsilon for p in promises),
+            ]
+        )
+        if mechanism.place == "shuffled":
+            after = [each.real_epsilon for each in promises]
+            rows.append([name, phrase(texts.COMPOSITION_TOTAL), phrase(texts.HOW_SHUFFLED), *after])
+    heads = [phrase(text) for text in texts.COMPOSITION_HEADS[:-1]]
+    heads += [phrase(texts.COMPOSITION_HEADS[-1], epsilon=number_text(epsilon)) for epsilon in run.epsilons]
+    return Table(
+        "composition",
+        phrase(texts.COMPOSITION_CAPTION),
+        heads,
+        rows,
+        digits=(None, None, None, *([3] * len(run.epsilons))),
+        note=phrase(texts.COMPOSITION_NOTE),
+    )
+
+
+def _how(run: RunFile, mechanism: Mechanism, what: str) -> str:
+    if mechanism.place != "global":
+        return phrase(texts.HOW_MESSAGE)
+    is_two = run.neighbours is Neighbours.REPLACED or (
+        run.neighbours is Neighbours.REPLACED_WITHIN and what.startswith("count(")
+    )
+    if is_two:
+        return phrase(texts.HOW_CELLS_TWO)
+    return phrase(texts.HOW_CELLS_ONE if what.startswith("count(") else texts.HOW_STRATUM)
+
+
+def _shuffling(run: RunFile, mechanism: Mechanism, found: Promised) -> Table:
+    rows = [
+        [
+            stratum,
+            each.rows,
+            each.least,
+            each.promise.epsilon,
+            each.promise.delta,
+            each.most,
+            each.best.epsilon,
+            each.promise.why.words,
+        ]
+        for stratum, each in zip(stratum_names(run), found.shuffling, strict=True)
+    ]
+    return Table(
+        f"shuffling-{mechanism.key}-{found.epsilon!r}",
+        phrase(texts.SHUFFLING_CAPTION, mechanism=mechanism_name(mechanism), epsilon=number_text(found.epsilon)),
+        [phrase(text) for text in texts.SHUFFLING_HEADS],
+        rows,
+        digits=(None, 0, 0, 3, None, 0, 3, None),
+        note=phrase(texts.SHUFFLING_NOTE),
+    )
