@@ -32,7 +32,7 @@ SmallCodes = NDArray[np.int16]
 Progress = Callable[[int, int], None]
 
 _BATCH_ROWS = 65_536
-_BLOCK_BYTES = 4 << 20
+_BLOCK_BYTES = 1 << 20
 _HASHED_BYTES = 1 << 20
 # A stratum's or category's name is shown only if so many rows have it: a rare one may be somebody's.
 _LEAST_SHOWN = 10

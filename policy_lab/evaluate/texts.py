@@ -93,6 +93,10 @@ PROMISE_SHUFFLED = (
     "respondent, against those who do not see what enters it. Neighbours: the respondent's noised columns are replaced by any "
     "others."
 )
+PROMISE_HIDDEN = (
+    "With epsilon {given}, shuffling promises more than the messages did for {hidden} of the {rows:,} respondents: the others' groups "
+    "are too small."
+)
 BIAS_GLOBAL = (
     "Bias: counts and sums have none but what clipping takes away. A mean is a quotient of two noisy numbers: its bias is not "
     "known exactly, and its size is part of the errors below."

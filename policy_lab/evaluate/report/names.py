@@ -43,8 +43,8 @@ def quoted(word: str) -> str:
 
 
 def number_text(value: float) -> str:
-    """An epsilon or a delta inside a sentence."""
-    return f"{value:.4g}"
+    """An epsilon, a delta or a number of people inside a sentence."""
+    return str(value) if isinstance(value, int) else f"{value:.4g}"
 
 
 def listed(values: Iterable[float]) -> str:

@@ -53,6 +53,9 @@ def _sentences(run: RunFile, mechanism: Mechanism, promises: Sequence[Promised])
     else:
         delta = listed(each.real_delta for each in promises)
         yield phrase(texts.PROMISE_SHUFFLED, given=given, total=total, delta=delta)
+        hidden = listed(sum(each.hidden for each in one.shuffling) for one in promises)
+        rows = sum(each.rows for each in promises[0].shuffling)
+        yield phrase(texts.PROMISE_HIDDEN, given=given, hidden=hidden, rows=rows)
     if any(column.is_category for column in run.noised(mechanism)):
         yield phrase(texts.BIAS_CATEGORIES)
     if mechanism.numbers:
@@ -117,12 +120,14 @@ def _shuffling(run: RunFile, mechanism: Mechanism, found: Promised) -> Table:
         [
             stratum,
             each.rows,
+            each.hidden,
             each.least,
             each.promise.epsilon,
             each.promise.delta,
+            each.promise.why.words,
             each.most,
             each.best.epsilon,
-            each.promise.why.words,
+            each.best.delta,
         ]
         for stratum, each in zip(stratum_names(run), found.shuffling, strict=True)
     ]
@@ -131,6 +136,6 @@ def _shuffling(run: RunFile, mechanism: Mechanism, found: Promised) -> Table:
         phrase(texts.SHUFFLING_CAPTION, mechanism=mechanism_name(mechanism), epsilon=number_text(found.epsilon)),
         [phrase(text) for text in texts.SHUFFLING_HEADS],
         rows,
-        digits=(None, 0, 0, 3, None, 0, 3, None),
+        digits=(None, 0, 0, 0, 3, None, None, 0, 3, None),
         note=phrase(texts.SHUFFLING_NOTE),
     )
