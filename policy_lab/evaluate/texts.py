@@ -38,8 +38,6 @@ ALL_COLUMNS = "{name}, all columns"
 QUERIES = {"count": "count of {column}", "sum": "sum of {column}", "mean": "mean of {column}"}
 ALL_ROWS = "all rows"
 BASELINE = "columns permuted one by one"
-YES = "yes"
-NO = "no"
 
 # --- what was evaluated --------------------------------------------------------------------------------------------
 EVALUATED = "What was evaluated"
@@ -74,7 +72,6 @@ PROMISES_CITIZEN = (
     "Epsilon says how much what is published can change anybody's odds about one respondent. At 1 the odds change by a factor of "
     "2.7 at most, at 3 by 20, at 9 by 8,100: at 9 a promise is one in name only. Answers add up: who answers more gives more away."
 )
-PROMISE_FORMULA = "P[answers | D] <= e^epsilon * P[answers | D'] + delta"
 PROMISE_FORMULA_WORDS = (
     "For all sets of answers and all two neighbouring tables D and D': the chance under the one is at most e to the epsilon times "
     "the chance under the other, plus delta."
@@ -143,23 +140,14 @@ HOW_SEQUENTIAL = "sequential: the sum"
 HOW_SHUFFLED = "after shuffling: the weakest that holds for all"
 SHUFFLING_CAPTION = "Shuffling in each stratum: {mechanism}, epsilon {epsilon} for each column"
 SHUFFLING_HEADS = (
-    *(
-        "stratum",
-        "respondents",
-        "smallest group",
-        "epsilon there",
-        "delta there",
-        "largest group",
-        "epsilon in the largest",
-    ),
-    "why, in the smallest",
+    *("stratum", "respondents", "shuffling promises more to", "smallest group", "epsilon in the smallest"),
+    *("delta in the smallest", "why", "largest group", "epsilon in the largest", "delta in the largest"),
 )
 SHUFFLING_NOTE = (
     "A group is of respondents whose messages nothing but the noised columns tells apart. Sizes of groups are of these data: a "
     "promise made in advance needs sizes that are public."
 )
 SOURCE_SHUFFLING = "V. Feldman, A. McMillan, K. Talwar, Hiding Among the Clones, Theorem 3.1"
-SOURCE_SHUFFLING_ADDRESS = "https://arxiv.org/abs/2012.12803"
 
 # --- errors --------------------------------------------------------------------------------------------------------
 ERRORS = "How far off the answers are"

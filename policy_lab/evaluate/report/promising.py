@@ -14,6 +14,9 @@ from policy_lab.evaluate.report.names import listed, mechanism_name, number_text
 from policy_lab.evaluate.run_file import Mechanism, RunFile
 from policy_lab.mechanisms.neighbours import Neighbours
 
+_FORMULA = "P[answers | D] <= e^epsilon * P[answers | D'] + delta"
+_SHUFFLING_ADDRESS = "https://arxiv.org/abs/2012.12803"
+
 
 def promises_section(run: RunFile, data: Data) -> Section:
     """What each mechanism promises on these data."""
@@ -29,13 +32,13 @@ def promises_section(run: RunFile, data: Data) -> Section:
     for mechanism, promises in found.items():
         blocks += [_shuffling(run, mechanism, each) for each in promises if each.shuffling]
     if any(mechanism.place == "shuffled" for mechanism in found):
-        blocks.append(Source(phrase(texts.SOURCE_SHUFFLING), texts.SOURCE_SHUFFLING_ADDRESS))
+        blocks.append(Source(phrase(texts.SOURCE_SHUFFLING), _SHUFFLING_ADDRESS))
     return Section(
         "promises",
         phrase(texts.PROMISES),
         blocks,
         citizen=(Paragraph(phrase(texts.PROMISES_CITIZEN)),),
-        specialist=(Formula(texts.PROMISE_FORMULA, phrase(texts.PROMISE_FORMULA_WORDS)),),
+        specialist=(Formula(_FORMULA, phrase(texts.PROMISE_FORMULA_WORDS)),),
     )
 
 
