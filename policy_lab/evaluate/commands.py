@@ -16,7 +16,7 @@ from policy_lab.evaluate import texts
 if TYPE_CHECKING:
     from policy_lab.document.model import Document
     from policy_lab.evaluate.data import Data
-    from policy_lab.evaluate.run_file import RunFile
+    from policy_lab.evaluate.run import RunFile
 
 _MOST_PROCESSES = 256
 _ERRORS_FILE = "errors.csv"

@@ -14,7 +14,7 @@ from policy_lab.evaluate.answers import expected_answers
 from policy_lab.evaluate.cells import Block, blocks, full_table
 from policy_lab.evaluate.data import Data, Reals
 from policy_lab.evaluate.parts import Job, Part, Parts
-from policy_lab.evaluate.run_file import Mechanism, RunFile
+from policy_lab.evaluate.run import Mechanism, RunFile
 
 HEADS = (
     *("mechanism", "epsilon", "stratum", "column", "query", "category", "exact", "expected_answer", "bias"),

@@ -9,7 +9,7 @@ import numpy as np
 from policy_lab.evaluate.cells import Block, blocks
 from policy_lab.evaluate.data import Data
 from policy_lab.evaluate.messages import groups, law
-from policy_lab.evaluate.run_file import Mechanism, RunFile
+from policy_lab.evaluate.run import Mechanism, RunFile
 from policy_lab.mechanisms.composition import Spent, parallel, sequential
 from policy_lab.mechanisms.neighbours import Neighbours
 from policy_lab.mechanisms.shuffling import Promise, promise

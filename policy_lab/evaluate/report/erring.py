@@ -14,7 +14,7 @@ from policy_lab.evaluate import texts
 from policy_lab.evaluate.cells import Block
 from policy_lab.evaluate.errors import Errors
 from policy_lab.evaluate.report.names import block_name, mechanism_name, middle_epsilon, number_text, stratum_names
-from policy_lab.evaluate.run_file import Mechanism, RunFile
+from policy_lab.evaluate.run import Mechanism, RunFile
 
 # More columns than this leave no room for figures in a heat map: it then shows one epsilon.
 _MOST_COLUMNS = 16

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker_common.language import phrase
+from broker_common.language import joined, phrase, translated
 from policy_lab.evaluate import texts
 from policy_lab.evaluate.cells import Block
-from policy_lab.evaluate.run_file import Mechanism, RunFile
+from policy_lab.evaluate.run import Mechanism, RunFile
 
 
 def mechanism_name(mechanism: Mechanism) -> str:
@@ -34,7 +34,7 @@ def block_name(block: Block) -> str:
 
 def stratum_names(run: RunFile) -> list[str]:
     """The strata; all rows are one where there are none."""
-    return [name or phrase(texts.ALL_ROWS) for name in run.strata_names]
+    return [verbatim(name) if name else phrase(texts.ALL_ROWS) for name in run.strata_names]
 
 
 def quoted(word: str) -> str:
@@ -42,14 +42,19 @@ def quoted(word: str) -> str:
     return f"'{word}'"
 
 
+def verbatim(word: str) -> str:
+    """The author's word where quotes would be in the way: it is the same in every language."""
+    return translated(word, {})
+
+
 def number_text(value: float) -> str:
-    """An epsilon, a delta or a number of people inside a sentence."""
-    return str(value) if isinstance(value, int) else f"{value:.4g}"
+    """An epsilon, a delta or a number of people inside a sentence, with the marks of its language."""
+    return phrase("{value:,}" if isinstance(value, int) else "{value:.4g}", value=value)
 
 
 def listed(values: Iterable[float]) -> str:
     """Several of them."""
-    return "; ".join(number_text(value) for value in values)
+    return joined("; ", [number_text(value) for value in values])
 
 
 def sent_mechanisms(run: RunFile) -> list[Mechanism]:

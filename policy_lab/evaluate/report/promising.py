@@ -8,10 +8,11 @@ from broker_common.language import phrase
 from policy_lab.document.model import Block as Shown
 from policy_lab.document.model import Cell, Formula, Paragraph, Section, Source, Table
 from policy_lab.evaluate import texts
+from policy_lab.evaluate.cells import blocks
 from policy_lab.evaluate.data import Data
 from policy_lab.evaluate.promises import Promised, promised
-from policy_lab.evaluate.report.names import listed, mechanism_name, number_text, stratum_names
-from policy_lab.evaluate.run_file import Mechanism, RunFile
+from policy_lab.evaluate.report.names import block_name, listed, mechanism_name, number_text, quoted, stratum_names
+from policy_lab.evaluate.run import Mechanism, Query, RunFile
 from policy_lab.mechanisms.neighbours import Neighbours
 
 _FORMULA = "P[answers | D] <= e^epsilon * P[answers | D'] + delta"
@@ -23,20 +24,20 @@ def promises_section(run: RunFile, data: Data) -> Section:
     found = {
         mechanism: [promised(run, data, mechanism, epsilon) for epsilon in run.epsilons] for mechanism in run.mechanisms
     }
-    blocks: list[Shown] = [
-        Paragraph(phrase(texts.PROMISE_TITLES, name=mechanism_name(mechanism), words=words))
+    shown: list[Shown] = [
+        Paragraph(words if number else phrase(texts.PROMISE_TITLES, name=mechanism_name(mechanism), words=words))
         for mechanism, promises in found.items()
-        for words in _sentences(run, mechanism, promises)
+        for number, words in enumerate(_sentences(run, mechanism, promises))
     ]
-    blocks.append(_composition(run, found))
+    shown.append(_composition(run, found))
     for mechanism, promises in found.items():
-        blocks += [_shuffling(run, mechanism, each) for each in promises if each.shuffling]
+        shown += [_shuffling(run, mechanism, each) for each in promises if each.shuffling]
     if any(mechanism.place == "shuffled" for mechanism in found):
-        blocks.append(Source(phrase(texts.SOURCE_SHUFFLING), _SHUFFLING_ADDRESS))
+        shown.append(Source(phrase(texts.SOURCE_SHUFFLING), _SHUFFLING_ADDRESS))
     return Section(
         "promises",
         phrase(texts.PROMISES),
-        blocks,
+        shown,
         citizen=(Paragraph(phrase(texts.PROMISES_CITIZEN)),),
         specialist=(Formula(_FORMULA, phrase(texts.PROMISE_FORMULA_WORDS)),),
     )
@@ -59,15 +60,16 @@ def _sentences(run: RunFile, mechanism: Mechanism, promises: Sequence[Promised])
         hidden = listed(sum(each.hidden for each in one.shuffling) for one in promises)
         rows = sum(each.rows for each in promises[0].shuffling)
         yield phrase(texts.PROMISE_HIDDEN, given=given, hidden=hidden, rows=rows)
-    if any(column.is_category for column in run.noised(mechanism)):
+    # Where the weight stays behind, even an unbiased law gives biased weighted counts.
+    if mechanism.place == "shuffled" and mechanism.along != "weight" and run.weights:
+        yield phrase(texts.BIAS_SHUFFLED)
+    elif any(column.is_category for column in run.noised(mechanism)):
         yield phrase(texts.BIAS_CATEGORIES)
     if mechanism.numbers:
         yield phrase(texts.BIAS_NUMBERS[mechanism.numbers])
     if mechanism.place == "local":
         yield phrase(texts.NOT_FOR_LOCAL)
         return
-    if mechanism.along != "weight":
-        yield phrase(texts.BIAS_SHUFFLED)
     yield phrase(texts.NOT_FOR_SHUFFLED, local=local)
     if mechanism.along in texts.NOT_FOR_ALONG:
         yield phrase(texts.NOT_FOR_ALONG[mechanism.along])
@@ -81,9 +83,8 @@ def _composition(run: RunFile, found: dict[Mechanism, list[Promised]]) -> Table:
     rows: list[list[Cell]] = []
     for mechanism, promises in found.items():
         name = mechanism_name(mechanism)
-        for number, part in enumerate(promises[0].composed.parts):
-            spent = [each.composed.parts[number].epsilon for each in promises]
-            rows.append([name, part.what, _how(run, mechanism, part.what), *spent])
+        for number, (what, how) in enumerate(_spenders(run, mechanism)):
+            rows.append([name, what, how, *(each.composed.parts[number].epsilon for each in promises)])
         rows.append(
             [
                 name,
@@ -107,19 +108,22 @@ def _composition(run: RunFile, found: dict[Mechanism, list[Promised]]) -> Table:
     )
 
 
-def _how(run: RunFile, mechanism: Mechanism, what: str) -> str:
+def _spenders(run: RunFile, mechanism: Mechanism) -> list[tuple[str, str]]:
+    """What spends, in the order of the record, and how its cells add up."""
     if mechanism.place != "global":
-        return phrase(texts.HOW_MESSAGE)
-    is_two = run.neighbours is Neighbours.REPLACED or (
-        run.neighbours is Neighbours.REPLACED_WITHIN and what.startswith("count(")
-    )
-    if is_two:
+        return [(quoted(column.name.text), phrase(texts.HOW_MESSAGE)) for column in run.noised(mechanism)]
+    return [(block_name(block), _how(run, block.query)) for block in blocks(run, mechanism)]
+
+
+def _how(run: RunFile, query: Query) -> str:
+    is_within = run.neighbours is Neighbours.REPLACED_WITHIN
+    if run.neighbours is Neighbours.REPLACED or (is_within and query == "count"):
         return phrase(texts.HOW_CELLS_TWO)
-    return phrase(texts.HOW_CELLS_ONE if what.startswith("count(") else texts.HOW_STRATUM)
+    return phrase(texts.HOW_CELLS_ONE if query == "count" else texts.HOW_STRATUM)
 
 
 def _shuffling(run: RunFile, mechanism: Mechanism, found: Promised) -> Table:
-    rows = [
+    rows: list[list[Cell]] = [
         [
             stratum,
             each.rows,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from broker_common.language import phrase
+from broker_common.language import joined, phrase
 from policy_lab.document.model import Block as Shown
 from policy_lab.document.model import Caution, Cell, Document, Paragraph, Section, Table
 from policy_lab.evaluate import texts
@@ -15,10 +15,10 @@ from policy_lab.evaluate.data import Data
 from policy_lab.evaluate.errors import Errors
 from policy_lab.evaluate.parts import Parts, jobs
 from policy_lab.evaluate.report.erring import errors_section
-from policy_lab.evaluate.report.names import number_text, stratum_names
+from policy_lab.evaluate.report.names import number_text, quoted, stratum_names, verbatim
 from policy_lab.evaluate.report.promising import promises_section
 from policy_lab.evaluate.report.resembling import sent_sections
-from policy_lab.evaluate.run_file import Column, RunFile
+from policy_lab.evaluate.run import Column, RunFile
 
 _KEY = "evaluation"
 
@@ -31,7 +31,7 @@ def report(run: RunFile, data: Data, parts: Parts, found: Sequence[Errors], comm
         errors_section(run, found),
         *sent_sections(run, data, parts),
     )
-    return Document(_KEY, run.title, run.standing, command, sections)
+    return Document(_KEY, verbatim(run.title), run.standing, command, sections)
 
 
 def plan(run: RunFile, data: Data, command: str) -> Document:
@@ -46,7 +46,7 @@ def plan(run: RunFile, data: Data, command: str) -> Document:
         cells=cells * len(run.epsilons) * len(run.strata_names),
     )
     evaluated = _evaluated(run, data, [Paragraph(phrase(texts.CHECKED)), Paragraph(figures)])
-    return Document(_KEY, run.title, run.standing, command, (evaluated, promises_section(run, data)))
+    return Document(_KEY, verbatim(run.title), run.standing, command, (evaluated, promises_section(run, data)))
 
 
 def _evaluated(run: RunFile, data: Data, first: Sequence[Shown] = ()) -> Section:
@@ -107,21 +107,23 @@ def _columns(run: RunFile, data: Data) -> Table:
         name = column.name.text
         kind = phrase(texts.CATEGORY if column.is_category else texts.NUMBER)
         is_static = phrase(texts.STATIC if column.is_static else texts.DYNAMIC)
-        rows.append([name, kind, is_static, _public(column), data.clamped.get(name), data.not_stated.get(name)])
+        rows.append([quoted(name), kind, is_static, _public(column), data.clamped.get(name), data.not_stated.get(name)])
     heads = [phrase(text) for text in texts.COLUMNS_HEADS]
     return Table("columns", phrase(texts.COLUMNS_CAPTION), heads, rows)
 
 
 def _public(column: Column) -> str:
     if column.is_category:
-        return ", ".join(word.text for word in column.categories)
-    return f"{number_text(column.low)} .. {number_text(column.high)}"
+        return verbatim(", ".join(word.text for word in column.categories))
+    return joined(" .. ", [number_text(column.low), number_text(column.high)])
 
 
 def _strata(run: RunFile, data: Data) -> Table:
     names = stratum_names(run)
     weights = exact_sums(data.strata.astype(np.int64), data.full_weights, len(names))
-    rows = [[name, int(count), float(w)] for name, count, w in zip(names, data.stratum_rows, weights, strict=True)]
+    rows: list[list[Cell]] = [
+        [name, int(count), float(w)] for name, count, w in zip(names, data.stratum_rows, weights, strict=True)
+    ]
     heads = [phrase(text) for text in texts.STRATA_HEADS]
     return Table("strata", phrase(texts.STRATA_CAPTION), heads, rows, digits=(None, 0, 2))
 

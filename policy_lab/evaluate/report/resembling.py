@@ -13,7 +13,7 @@ from policy_lab.evaluate.data import Data
 from policy_lab.evaluate.likeness import MOST_ROWS, SHARES, Likeness, pair_names, permuted_pairs, true_pairs
 from policy_lab.evaluate.parts import Job, Parts
 from policy_lab.evaluate.report.names import mechanism_name, middle_epsilon, number_text, quoted, sent_mechanisms
-from policy_lab.evaluate.run_file import Column, Mechanism, RunFile
+from policy_lab.evaluate.run import Column, Mechanism, RunFile
 
 Of = tuple[Mechanism, float]
 
