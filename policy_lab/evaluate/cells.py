@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policy_lab.evaluate.data import Codes, Data, Reals
-from policy_lab.evaluate.run_file import Column, Mechanism, Query, RunFile
+from policy_lab.evaluate.run import Column, Mechanism, Query, RunFile
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from broker_common.language import phrase
 from policy_lab.evaluate.lined import LinedFile, Word
-from policy_lab.evaluate.run_file import Column, RunFile
+from policy_lab.evaluate.run import Column, RunFile
+from policy_lab.evaluate.sources import opened
 from policy_lab.mechanisms.central import contributions
 
 Reals = NDArray[np.float64]
@@ -31,8 +30,6 @@ Codes = NDArray[np.int64]
 SmallCodes = NDArray[np.int16]
 Progress = Callable[[int, int], None]
 
-_BATCH_ROWS = 65_536
-_BLOCK_BYTES = 4 << 20
 _HASHED_BYTES = 1 << 20
 # A stratum's or category's name is shown only if so many rows have it: a rare one may be somebody's.
 _LEAST_SHOWN = 10
@@ -102,9 +99,9 @@ class _Reading:
         run = self._run
         with self._readable():
             digest = digest_of(run.data)
-            with _opened(run.data) as (names, batches, position):
+            with opened(run.data) as (names, batches, position):
                 self._verify_names(names)
-                for batch in batches(self._wanted()):
+                for batch in batches(list(self._wanted())):
                     self._take(batch)
                     progress(*position())
         if self._row == 0:
@@ -297,56 +294,3 @@ def _number(text: Any) -> float:
 def _texts(array: pa.Array) -> pa.Array:
     """Every value as text; the empty text where there is none."""
     return pc.fill_null(pc.cast(array, pa.string()), "")
-
-
-_Opened = tuple[list[str], Callable[[Mapping[str, Word]], Iterator[pa.RecordBatch]], Callable[[], tuple[int, int]]]
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[_Opened]:
-    """The names of a file's columns, what reads some of them in batches, and how far that is."""
-    if path.suffix.lower() == ".parquet":
-        with pq.ParquetFile(path) as file:
-            done = [0]
-
-            def batches(wanted: Mapping[str, Word]) -> Iterator[pa.RecordBatch]:
-                for batch in file.iter_batches(_BATCH_ROWS, columns=list(wanted), use_threads=False):
-                    done[0] += batch.num_rows
-                    yield batch
-
-            yield list(file.schema_arrow.names), batches, lambda: (done[0], file.metadata.num_rows)
-        return
-    with path.open("rb") as raw:
-        size = path.stat().st_size
-
-        def csv_batches(wanted: Mapping[str, Word]) -> Iterator[pa.RecordBatch]:
-            raw.seek(0)
-            yield from _csv_batches(_plain(path, raw), list(wanted))
-
-        yield _heading(path), csv_batches, lambda: (raw.tell(), size)
-
-
-def _plain(path: Path, raw: Any) -> Any:
-    return gzip.GzipFile(fileobj=raw) if path.suffix.lower() == ".gz" else raw
-
-
-def _csv_batches(source: Any, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    reader = pa_csv.open_csv(
-        pa.PythonFile(source, mode="r"),
-        read_options=pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
-        parse_options=pa_csv.ParseOptions(newlines_in_values=True),
-        convert_options=pa_csv.ConvertOptions(
-            column_types=dict.fromkeys(wanted, pa.string()), include_columns=list(wanted), strings_can_be_null=False
-        ),
-    )
-    yield from reader
-
-
-def _heading(path: Path) -> list[str]:
-    """The names in the first row of a CSV file."""
-    import csv  # noqa: PLC0415
-    import io  # noqa: PLC0415
-
-    with path.open("rb") as raw:
-        text = io.TextIOWrapper(_plain(path, raw), "utf-8-sig", newline="")
-        return next(csv.reader(text))

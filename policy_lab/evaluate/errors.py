@@ -14,7 +14,7 @@ from policy_lab.evaluate.answers import expected_answers
 from policy_lab.evaluate.cells import Block, blocks, full_table
 from policy_lab.evaluate.data import Data, Reals
 from policy_lab.evaluate.parts import Job, Part, Parts
-from policy_lab.evaluate.run_file import Mechanism, RunFile
+from policy_lab.evaluate.run import Mechanism, RunFile
 
 HEADS = (
     *("mechanism", "epsilon", "stratum", "column", "query", "category", "exact", "expected_answer", "bias"),
@@ -37,6 +37,9 @@ class Errors:
     absolute: Reals
     # Of the mean absolute error; None after one repetition.
     standard_error: Reals | None
+    # Over all cells that have an exact value, and its standard error over the repetitions.
+    overall: float
+    overall_error: float | None
 
     @property
     def bias(self) -> Reals | None:
@@ -71,14 +74,35 @@ def _errors(
     mechanism: Mechanism, epsilon: float, block: Block, exact: Reals, expected: Reals | None, answers: Reals
 ) -> Errors:
     off = np.abs(answers - exact)
-    repetitions = len(answers)
-    error = off.std(axis=0, ddof=1) / math.sqrt(repetitions) if repetitions > 1 else None
-    return Errors(mechanism, epsilon, block, exact, expected, answers.mean(axis=0), off.mean(axis=0), error)
+    error = _standard_error(off)
+    # A stratum where nobody stated a number has no exact mean, and no error.
+    known = off[:, ~np.isnan(exact)]
+    each = known.mean(axis=1) if known.size else np.zeros(len(answers))
+    over = _standard_error(each)
+    return Errors(
+        mechanism,
+        epsilon,
+        block,
+        exact,
+        expected,
+        answers.mean(axis=0),
+        off.mean(axis=0),
+        error,
+        float(each.mean()),
+        None if over is None else float(over),
+    )
+
+
+def _standard_error(repeated: Reals) -> Reals | None:
+    """The standard error of the mean over the first axis; None for one repetition."""
+    repetitions = len(repeated)
+    return None if repetitions == 1 else np.asarray(repeated.std(axis=0, ddof=1) / math.sqrt(repetitions))
 
 
 def as_csv(run: RunFile, found: Sequence[Errors]) -> bytes:
-    """One row for each cell; what is not known is empty."""
+    """One row for each cell; what is not known is empty. The first line says who may see it."""
     text = io.StringIO()
+    text.write(f"# {run.standing.mark}\n")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HEADS)
     for each in found:

@@ -14,7 +14,7 @@ import numpy as np
 from policy_lab.evaluate.cells import quick_sums
 from policy_lab.evaluate.data import Codes, Data, Reals, Values
 from policy_lab.evaluate.messages import Groups, law
-from policy_lab.evaluate.run_file import Column, Mechanism, RunFile
+from policy_lab.evaluate.run import Column, Mechanism, RunFile
 from policy_lab.evaluate.seeds import generator
 from policy_lab.measures import baseline, linkage, mixture, shapes
 from policy_lab.measures import columns as measured

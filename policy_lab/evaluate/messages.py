@@ -9,7 +9,7 @@ import numpy as np
 
 from policy_lab.evaluate.cells import Block, Table, blocks, quick_sums
 from policy_lab.evaluate.data import Codes, Data, Reals, Values
-from policy_lab.evaluate.run_file import Column, Mechanism, RunFile
+from policy_lab.evaluate.run import Column, Mechanism, RunFile
 from policy_lab.evaluate.seeds import generator
 from policy_lab.mechanisms.bounded import KINDS, BoundedLaplace
 from policy_lab.mechanisms.randomised_response import RandomisedResponse

@@ -17,7 +17,7 @@ import numpy as np
 from broker_common.errors import InternalError
 from policy_lab.evaluate.data import Data
 from policy_lab.evaluate.likeness import Likeness
-from policy_lab.evaluate.run_file import Mechanism, RunFile
+from policy_lab.evaluate.run import Mechanism, RunFile
 from policy_lab.standing import make_private_folder, write_private
 
 _FOLDER = "parts"

@@ -9,7 +9,7 @@ import numpy as np
 from policy_lab.evaluate.cells import Block, blocks
 from policy_lab.evaluate.data import Data
 from policy_lab.evaluate.messages import groups, law
-from policy_lab.evaluate.run_file import Mechanism, RunFile
+from policy_lab.evaluate.run import Mechanism, RunFile
 from policy_lab.mechanisms.composition import Spent, parallel, sequential
 from policy_lab.mechanisms.neighbours import Neighbours
 from policy_lab.mechanisms.shuffling import Promise, promise
@@ -26,6 +26,8 @@ class Shuffling:
     most: int
     promise: Promise
     best: Promise
+    # Respondents in groups that are large enough for shuffling to promise more than their messages did.
+    hidden: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ def _shuffling(run: RunFile, data: Data, mechanism: Mechanism, local: float) -> 
     for number, name in enumerate(run.strata_names):
         rows = np.sort(among.rows[among.stratum == number])
         least, most = int(rows[0]), int(rows[-1])
-        promises = promise(local, least, run.delta), promise(local, most, run.delta)
-        found.append(Shuffling(name, int(rows.sum()), least, most, *promises))
+        promises = {size: promise(local, size, run.delta) for size in set(rows.tolist())}
+        hidden = sum(size for size in rows.tolist() if promises[size].is_amplified)
+        found.append(Shuffling(name, int(rows.sum()), least, most, promises[least], promises[most], hidden))
     return tuple(found)

@@ -1,20 +1,30 @@
-"""The run file: which data, which questions and which mechanisms, as a methodologist types it.
-
-Everything that a promise rests on is declared here and never taken from the data: categories, bounds, the cap on weights.
-"""
+"""Reading the run file, as a methodologist types it: every error names its line, and what to type instead."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import yaml
 
 from broker_common.language import phrase
 from policy_lab.evaluate.lined import LinedFile, Word, line_of
+from policy_lab.evaluate.run import (
+    ALONG,
+    CATEGORY_NOISE,
+    NEIGHBOURS,
+    NUMBER_NOISE,
+    PLACES,
+    QUERIES,
+    Column,
+    Mechanism,
+    Place,
+    Query,
+    RunFile,
+    Strata,
+    Weights,
+)
 from policy_lab.mechanisms.limits import LEAST_EPSILON, MOST_EPSILON
 from policy_lab.mechanisms.neighbours import Neighbours
 from policy_lab.standing import Standing
@@ -26,24 +36,11 @@ _MOST_SEED = 2**63 - 1
 _MOST = 1e15
 _LEAST = 1e-9
 
-EXAMPLES = Path(__file__).parent / "examples"
+EXAMPLES = Path(__file__).parents[1] / "examples"
 """Files that come with the lab."""
+EXAMPLE_RUN = EXAMPLES / "evaluate" / "run.yaml"
 _EXAMPLE = "example:"
 
-Place = Literal["global", "local", "shuffled"]
-Along = Literal["nothing", "static", "weight"]
-Query = Literal["count", "sum", "mean"]
-
-NEIGHBOURS = {
-    "add-or-remove": Neighbours.ADDED,
-    "replace": Neighbours.REPLACED,
-    "replace-within-stratum": Neighbours.REPLACED_WITHIN,
-}
-PLACES: tuple[Place, ...] = ("global", "local", "shuffled")
-ALONG: tuple[Along, ...] = ("nothing", "static", "weight")
-QUERIES: tuple[Query, ...] = ("count", "sum", "mean")
-CATEGORY_NOISE = ("randomised_response",)
-NUMBER_NOISE = ("truncated", "clamped", "wrapped", "wrapped_as_proposed")
 _NOISED = ("dynamic", "all")
 PROFILE = "as-published"
 _KEYS = (
@@ -51,101 +48,6 @@ _KEYS = (
     *("strata", "static", "dynamic", "queries", "mechanisms"),
 )
 _MECHANISM_KEYS = ("categories", "numbers", "along", "noise")
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column. It has categories, or public bounds of a number."""
-
-    name: Word
-    is_static: bool
-    categories: tuple[Word, ...] = ()
-    low: float = 0.0
-    high: float = 0.0
-    # Codes, as they are written, that say that there is no number.
-    not_stated: frozenset[str] = frozenset()
-
-    @property
-    def is_category(self) -> bool:
-        return bool(self.categories)
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """The column of survey weights: larger ones than the cap are clipped, and each is then multiplied."""
-
-    column: Word
-    cap: float
-    multiplier: float
-
-
-@dataclass(frozen=True, slots=True)
-class Strata:
-    """The column of strata, and all that there are."""
-
-    column: Word
-    values: tuple[Word, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Mechanism:
-    """One way to make the answers: noise on the result, on every respondent's columns, or on those and then shuffled."""
-
-    place: Place
-    line: int
-    # The law on bounded numbers, where respondents' own columns are noised.
-    numbers: str = ""
-    along: Along = "nothing"
-    # Whether static columns are noised, or asked about, as well.
-    also_static: bool = False
-
-    @property
-    def key(self) -> str:
-        """What distinguishes it from the other mechanisms of the run."""
-        parts = [self.place, self.numbers, *([f"with-{self.along}"] if self.place == "shuffled" else [])]
-        return ".".join([*filter(None, parts), *(["all-columns"] if self.also_static else [])])
-
-
-@dataclass(frozen=True, slots=True)
-class RunFile:
-    """The run file, checked by itself; the data are not read yet."""
-
-    path: Path
-    # Of its text: parts that are kept are of this file.
-    digest: str
-    title: str
-    data: Path
-    data_line: int
-    standing: Standing
-    seed: int
-    repetitions: int
-    epsilons: tuple[float, ...]
-    delta: float | None
-    neighbours: Neighbours
-    weights: Weights | None
-    strata: Strata | None
-    columns: tuple[Column, ...]
-    queries: tuple[Query, ...]
-    mechanisms: tuple[Mechanism, ...]
-    profile: str = ""
-
-    @property
-    def strata_names(self) -> tuple[str, ...]:
-        """The strata; one without a name where there are none."""
-        return tuple(word.text for word in self.strata.values) if self.strata else ("",)
-
-    @property
-    def weight_cap(self) -> float:
-        """No row counts more than this."""
-        return self.weights.cap * self.weights.multiplier if self.weights else 1.0
-
-    def noised(self, mechanism: Mechanism) -> tuple[Column, ...]:
-        """The columns that a mechanism noises, or answers about."""
-        return tuple(column for column in self.columns if mechanism.also_static or not column.is_static)
-
-    def unchanged(self, mechanism: Mechanism) -> tuple[Column, ...]:
-        """The columns that a respondent sends, or is known by, as they are."""
-        return tuple(column for column in self.columns if column.is_static and not mechanism.also_static)
 
 
 def read_run_file(path: Path) -> RunFile:
@@ -397,8 +299,9 @@ class _Reader:
 
 def _data_path(run_file: Path, name: str) -> Path:
     """A file reached from the run file's folder, or one that comes with the lab."""
-    if name.startswith(_EXAMPLE):
-        return EXAMPLES / Path(name.removeprefix(_EXAMPLE)).name
+    shipped = EXAMPLES / name.removeprefix(_EXAMPLE)
+    if name.startswith(_EXAMPLE) and shipped.resolve().is_relative_to(EXAMPLES.resolve()):
+        return shipped
     return run_file.parent / name
 
 

@@ -15,7 +15,7 @@ from policy_lab.evaluate.cells import Table
 from policy_lab.evaluate.data import Codes, Data, Reals
 from policy_lab.evaluate.likeness import candidates, likeness
 from policy_lab.evaluate.parts import Job, Part, Parts
-from policy_lab.evaluate.run_file import Mechanism, RunFile
+from policy_lab.evaluate.run import Mechanism, RunFile
 
 Progress = Callable[[int, int], None]
 

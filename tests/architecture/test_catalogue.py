@@ -33,6 +33,7 @@ from census_node.linking import texts as linking_texts
 from deploy import texts as deploy_texts
 from health_node import texts as health_texts
 from policy_lab.document import texts as document_texts
+from policy_lab.evaluate import texts as evaluate_texts
 from policy_lab.site import texts as site_texts
 from policy_lab.survey import texts as survey_texts
 from policy_lab.tables import texts as table_texts
@@ -56,6 +57,7 @@ TEXTS = (
         dictionary_texts,
         doctor_texts,
         document_texts,
+        evaluate_texts,
         health_texts,
         linking_texts,
         load_texts,

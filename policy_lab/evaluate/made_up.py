@@ -1,4 +1,4 @@
-"""Makes people.csv.gz: nobody in it exists. `python -m policy_lab.evaluate.examples.make_people | gzip -n9 > people.csv.gz`."""
+"""Makes people.csv.gz: nobody in it exists. `python -m policy_lab.evaluate.made_up | gzip -n9 > people.csv.gz`."""
 
 from __future__ import annotations
 
