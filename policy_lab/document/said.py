@@ -111,7 +111,7 @@ def _table(block: Table, t: Language) -> dict[str, Any]:
 def _width(cells: Sequence[str]) -> float:
     """How wide a column of texts is beside others: by how long they are, with short ones not squeezed."""
     length = sum(map(len, cells)) / len(cells)
-    return max(length, max(map(len, cells)) / 2, 6) ** 0.6
+    return float(max(length, max(map(len, cells)) / 2, 6) ** 0.6)
 
 
 def _is_of_numbers(column: Sequence[object]) -> bool:
