@@ -2,6 +2,6 @@
 
 facts       what a census home's log says          cited        the commands that reproduce a sentence
 promises    scope, parties, who learns what        chosen       the policy, and what it buys and costs
-alternatives what else was evaluated               attacked     attacks and their verdicts
-assessment  the document, put together             texts        its sentences
+alternatives what else was evaluated               trials       attacks and their verdicts
+remaining   risks, checkpoint, signatures          assessment   the document, put together
 """

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker_common.language import phrase
-from policy_lab.assessment import alternatives, attacked, chosen, promises, remaining
-from policy_lab.assessment.attacked import Attacked
+from policy_lab.assessment import alternatives, chosen, promises, remaining, trials
 from policy_lab.assessment.cited import USUAL, Cited
 from policy_lab.assessment.facts import Facts
+from policy_lab.assessment.trials import Attacked
 from policy_lab.document.model import Document
 from policy_lab.standing import Standing
 
@@ -22,7 +22,7 @@ def make_assessment(facts: Facts, included: Sequence[Document], attacks: Attacke
         Standing.ASSESSMENT,
         command,
         [
-            chosen.summary(facts, commands, attacked.verdict(attacks)),
+            chosen.summary(facts, commands, trials.verdict(attacks)),
             promises.scope(facts, commands),
             promises.parties(facts, commands),
             promises.learns(),
@@ -31,7 +31,7 @@ def make_assessment(facts: Facts, included: Sequence[Document], attacks: Attacke
             chosen.policy(facts, commands),
             alternatives.alternatives(facts, included),
             remaining.risks(facts),
-            attacked.attacks(attacks),
+            trials.attacks(attacks),
             remaining.checkpoint(facts, commands),
             remaining.signatures(),
         ],

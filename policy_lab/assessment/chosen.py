@@ -16,6 +16,7 @@ from policy_lab.assessment import cited
 from policy_lab.assessment.cited import Cited
 from policy_lab.assessment.facts import Facts
 from policy_lab.assessment.figures import percent, rounded_up
+from policy_lab.assessment.promises import earlier
 from policy_lab.document.model import Axis, Block, Caution, Cell, Claim, Line, Lines, Paragraph, Section, Table
 
 _DAY_MS = 86_400_000
@@ -35,13 +36,14 @@ def summary(facts: Facts, commands: Cited, verdict: Sequence[Block]) -> Section:
         [
             Claim(
                 phrase(
-                    "Nobody who begins at even odds can become surer than {limit}% of what the census says of one person's language, whatever they ask, also if the health agency and all researchers work together, under the "
+                    "Nobody who begins at even odds can become surer than {limit:g}% of what the census says of one person's language, whatever they ask, also if the health agency and all researchers work together, under the "
                     "conditions of the section on promises.",
                     limit=percent(policy.max_belief),
                 ),
                 commands.policy,
                 (f'"max_belief": "{policy.max_belief}"',),
             ),
+            *earlier(facts),
             Claim(
                 _budget_words(policy, answers, scale),
                 commands.report,
@@ -223,7 +225,10 @@ def _reasons(facts: Facts) -> list[Block]:
                 )
             )
         ]
-    return [Paragraph(phrase("Why this policy was chosen, in the agency's own words:")), *map(Paragraph, facts.reasons)]
+    return [
+        Paragraph(phrase("Why this policy was chosen, in the agency's own words:")),
+        *(Paragraph(phrase("“{words}”", words=words)) for words in facts.reasons),
+    ]
 
 
 def _beliefs(report: BeliefReport) -> Table:

@@ -18,7 +18,7 @@ from policy_lab.assessment import texts
 if TYPE_CHECKING:
     # What a command needs is imported when it runs (see PLC0415 in pyproject.toml): --help waits for none of it.
     from broker_common.privacy.policy import Policy
-    from policy_lab.assessment.attacked import Attacked
+    from policy_lab.assessment.trials import Attacked
     from policy_lab.document.model import Document
     from policy_lab.document.pdf import Paper
 
@@ -67,6 +67,7 @@ def assessment(
     Every sentence names the command that reproduces it. HTML and tagged PDF, in English and French. Unless --attacks or
     --without-attacks says otherwise, all attacks are made now, on test deployments of made-up people. See docs/lab/assessment.md.
     """
+    from broker_common.storage.clock import system_clock
     from policy_lab.assessment.alternatives import read_included
     from policy_lab.assessment.assessment import make_assessment
     from policy_lab.assessment.facts import Facts, read_home, usual_policy
@@ -76,7 +77,7 @@ def assessment(
     # What can be wrong is found before attacks take minutes.
     included = read_included(include)
     policy, log = (usual_policy(), None) if home is None else read_home(home)
-    facts = Facts(policy, log, () if reasons is None else _paragraphs(reasons))
+    facts = Facts(policy, system_clock(), log, () if reasons is None else _paragraphs(reasons))
     attacked = None if without_attacks else _attacked(facts.policy, attacks_file, names, rounds)
     document = make_assessment(facts, included, attacked, _command(context.params))
     files = _write(document, out, language, paper)
@@ -100,7 +101,7 @@ def _paragraphs(file: Path) -> tuple[str, ...]:
 
 def _attacked(policy: Policy, file: Path | None, names: Sequence[str], rounds: int | None) -> Attacked:
     """The attacks of a file, or made now on deployments with the same accounting."""
-    from policy_lab.assessment.attacked import make_attacks, read_attacks
+    from policy_lab.assessment.trials import make_attacks, read_attacks
 
     return read_attacks(file) if file is not None else make_attacks(names, policy.accounting, rounds, say)
 

@@ -5,12 +5,16 @@ Nothing is read that depends on who was in a sample: what an assessment says of 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
-from broker_common.privacy.policy import Policy
+from broker_common.privacy.policy import Policy, parse_policy
+from broker_common.storage.journal import Journal
 from broker_common.storage.registration import own_card
 from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.entries import Adopted, parse_entry
 from broker_common.tlog.membership import log_of, peer_name
 from census_node.opening import CensusHome
 from census_node.operator.policy_commands import policy_in_force
@@ -49,6 +53,8 @@ class Log:
     is_shut_down: bool
     policy_hash: str
     policy_key: str
+    # Of all policies that were ever in force: what was asked under it counts by it.
+    highest_belief: str
     parties: tuple[Party, ...]
     checkpoint: Checkpoint
 
@@ -58,6 +64,8 @@ class Facts:
     """The policy that is assessed, and the log of its census home, if there is one."""
 
     policy: Policy
+    # When the assessment is made.
+    made_ms: int
     log: Log | None = None
     # Why the policy was chosen, in the agency's own words, paragraph by paragraph.
     reasons: tuple[str, ...] = ()
@@ -73,10 +81,20 @@ def read_home(home: Path) -> tuple[Policy, Log]:
     opened = CensusHome(home)
     with opened.journal() as journal, journal.reading() as state:
         policy = policy_in_force(state)
-        return policy, _log(home, state, journal.checkpoint(state.size), journal.now())
+        highest = max((each.max_belief for each in _adopted(journal)), key=Fraction)
+        return policy, _log(home, state, highest, journal.checkpoint(state.size), journal.now())
 
 
-def _log(home: Path, state: CensusState, note: str, now_ms: int) -> Log:
+def _adopted(journal: Journal[CensusState]) -> Iterator[Policy]:
+    """Every policy that was ever in force."""
+    rows = journal.db.execute("select entry from entries where instr(entry, cast('adopted' as blob))")
+    for (data,) in rows:
+        event = parse_entry(bytes(data)).event
+        if isinstance(event, Adopted):
+            yield parse_policy(event.document.encode())
+
+
+def _log(home: Path, state: CensusState, highest: str, note: str, now_ms: int) -> Log:
     own = own_card(state.membership)
     # A policy in force was adopted, by whose key the log says.
     assert state.adopted is not None  # noqa: S101 - see above
@@ -88,6 +106,7 @@ def _log(home: Path, state: CensusState, note: str, now_ms: int) -> Log:
         is_shut_down=state.shut_down,
         policy_hash=state.policy_hash,
         policy_key=state.adopted.key_id,
+        highest_belief=highest,
         parties=tuple(
             Party(card.card.role, peer_name(card.card.identity), card.fingerprint)
             for card in (own, *(peer.card for peer in state.membership.everybody()))

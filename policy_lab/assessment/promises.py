@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from importlib.metadata import version
 
+from broker_common.cli import instant
 from broker_common.language import phrase
 from broker_common.privacy.belief import posterior
 from broker_common.privacy.policy import Policy
@@ -29,6 +30,7 @@ def scope(facts: Facts, commands: Cited) -> Section:
         "scope",
         phrase("Scope"),
         [
+            Paragraph(phrase("Made on {day} (UTC).", day=instant(facts.made_ms).partition("T")[0])),
             Claim(
                 phrase(
                     "This assessment is of one service: two agencies, which may never merge their data, answer count queries with the "
@@ -175,7 +177,7 @@ def learns() -> Section:
         [
             Table(
                 "learns",
-                phrase("Who learns what"),
+                phrase("What each party learns"),
                 (
                     phrase("What"),
                     phrase("Researcher"),
@@ -214,9 +216,9 @@ def promises(facts: Facts, commands: Cited) -> Section:
         [
             Claim(
                 phrase(
-                    "The health agency and all researchers together, who know every health record, choose every sample and see every answer: the "
-                    "odds that they give to what the census says of the language of {whom} move by a factor of at most {param}, either way, over the whole life "
-                    "of the service.",
+                    "The health agency and all researchers together know every health record, choose every sample and see every answer. Even so, the odds that "
+                    "they give to any statement of the census about the language of {whom} move by a factor of at most {param}, either way, over the whole life of "
+                    "the service.",
                     whom=whom,
                     param=param,
                 ),
@@ -230,6 +232,7 @@ def promises(facts: Facts, commands: Cited) -> Section:
                 ),
                 _GAMES,
             ),
+            *earlier(facts),
             _conditions(policy),
             *_researchers_alone(policy),
             Claim(
@@ -274,6 +277,22 @@ def promises(facts: Facts, commands: Cited) -> Section:
             ),
         ],
     )
+
+
+def earlier(facts: Facts) -> list[Block]:
+    """A limit that was lowered holds for what is asked afterwards."""
+    if facts.log is None or Fraction(facts.log.highest_belief) <= Fraction(facts.policy.max_belief):
+        return []
+    return [
+        Caution(
+            phrase(
+                "Under an earlier policy the limit was {highest:g}%. What was asked under it counts: all that is said here of {limit:g}% holds for what is asked from now "
+                "on, and {highest:g}% is the limit on everything together.",
+                highest=percent(facts.log.highest_belief),
+                limit=percent(facts.policy.max_belief),
+            )
+        )
+    ]
 
 
 def _conditions(policy: Policy) -> Claim:
@@ -341,7 +360,7 @@ def limits(facts: Facts, commands: Cited) -> Section:
     blocks: list[Block] = [
         Caution(
             phrase(
-                "{limit}% is a limit for somebody who begins at even odds. It is no limit for somebody who was surer before: a belief of {prior:g}% may become {highest:.1f}%.",
+                "{limit:g}% is a limit for somebody who begins at even odds. It is no limit for somebody who was surer before: a belief of {prior:g}% may become {highest:.1f}%.",
                 limit=percent(policy.max_belief),
                 prior=float(100 * surest),
                 highest=rounded_up(highest),

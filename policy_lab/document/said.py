@@ -87,16 +87,31 @@ def _block(block: Block, t: Language, draw: Draw) -> dict[str, Any]:
 
 def _table(block: Table, t: Language) -> dict[str, Any]:
     digits = [*block.digits, *[None] * (len(block.heads) - len(block.digits))]
+    heads = [t(head) for head in block.heads]
+    rows = [[shown(cell, places, t) for cell, places in zip(row, digits, strict=True)] for row in block.rows]
+    # Figures are set flush right, so that their digits stand below one another.
+    numbers = [_is_of_numbers([row[place] for row in block.rows]) for place in range(len(heads))]
     return {
         "kind": "table",
         "key": name_of(block.key),
         "caption": t(block.caption),
-        "heads": [t(head) for head in block.heads],
-        "rows": [[shown(cell, places, t) for cell, places in zip(row, digits, strict=True)] for row in block.rows],
-        # Figures are set flush right, so that their digits stand below one another.
-        "numbers": [_is_of_numbers([row[place] for row in block.rows]) for place in range(len(block.heads))],
+        "heads": heads,
+        "rows": rows,
+        "numbers": numbers,
+        "widths": [
+            0 if is_number else _width([heads[place], *(row[place] for row in rows)])
+            for place, is_number in enumerate(numbers)
+        ],
+        # To be filled in by hand.
+        "blank": [not any(row[1:]) for row in rows],
         "note": t(block.note),
     }
+
+
+def _width(cells: Sequence[str]) -> float:
+    """How wide a column of texts is beside others: by how long they are, with short ones not squeezed."""
+    length = sum(map(len, cells)) / len(cells)
+    return float(max(length, max(map(len, cells)) / 2, 6) ** 0.6)
 
 
 def _is_of_numbers(column: Sequence[object]) -> bool:

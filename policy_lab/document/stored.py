@@ -64,7 +64,8 @@ def read(folder: Path) -> Document:
         with path.open("rb") as file:
             # What is cut off is no JSON any more.
             return _read(json.loads(file.read(_MOST_BYTES)))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    # What is read as one of our documents and is none goes wrong in any of these ways.
+    except (OSError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise InvalidRequestError("DOCUMENT_UNREADABLE", file=str(path)) from error
 
 
@@ -119,7 +120,10 @@ def _read(value: Mapping[str, Any]) -> Document:
             return thing
         if "exact" in thing:
             return Fraction(thing["exact"])
-        return _PARTS[thing["type"]](**{name: built(each) for name, each in thing.items() if name != "type"})
+        part = _PARTS[thing["type"]](**{name: built(each) for name, each in thing.items() if name != "type"})
+        if not all(isinstance(getattr(part, field.name), str) for field in fields(part) if field.type == "str"):
+            raise TypeError("a text is no text")
+        return part
 
     found = Document(
         key=value["key"],

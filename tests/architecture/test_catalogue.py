@@ -32,6 +32,7 @@ from census_node import texts as census_texts
 from census_node.linking import texts as linking_texts
 from deploy import texts as deploy_texts
 from health_node import texts as health_texts
+from policy_lab.assessment import texts as assessment_texts
 from policy_lab.document import texts as document_texts
 from policy_lab.evaluate import texts as evaluate_texts
 from policy_lab.site import texts as site_texts
@@ -48,6 +49,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("broker_common", "census_node", "health_node", "researcher_node", "deploy", "policy_lab")
 TEXTS = (
     *(
+        assessment_texts,
         audit_texts,
         card_texts,
         census_texts,

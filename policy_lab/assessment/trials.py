@@ -194,7 +194,7 @@ def attacks(attacked: Attacked | None) -> Section:
                         attack.answers,
                         len(attack.findings),
                         min((each.p_value for each in attack.findings if each.p_value is not None), default=None),
-                        phrase("held") if attack.held else phrase("BROKEN"),
+                        phrase("kept") if attack.held else phrase("BROKEN"),
                     )
                     for attack in attacked.attacks
                 ],
