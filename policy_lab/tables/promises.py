@@ -44,6 +44,7 @@ def released_promise(release: Release) -> Section:
         Caution(refused),
         *([Caution(phrase(texts.REFUSAL_BARE))] if plan.rule == "bootstrap" else []),
         Paragraph(phrase(texts.FOR_RELEASE)),
+        Paragraph(phrase(texts.HANDED_ON)),
     ]
     return _section(plan, blocks)
 
@@ -82,8 +83,8 @@ def _always(plan: Plan) -> Iterator[Block]:
     if plan.method == "public-membership":
         yield Caution(phrase(texts.HOLDS_IF_PUBLIC if plan.as_published else texts.MEMBERSHIP))
     yield Caution(phrase(texts.PEOPLE))
-    yield Caution(phrase(texts.LABELS))
-    yield Caution(phrase(texts.AGAIN))
+    yield Paragraph(phrase(texts.LABELS))
+    yield Paragraph(phrase(texts.AGAIN))
 
 
 def _laplace(plan: Plan) -> Iterator[Block]:

@@ -166,7 +166,7 @@ def _replicated(plan: Plan, cells: Cells, truth: NDArray[np.float64], drawn: NDA
             ]
         )
     caption = phrase(texts.REPLICATED, n=len(drawn))
-    return Table("replicates", caption, heads, rows, digits=[None, *[_DIGITS] * 7], note=texts.REPLICATED_NOTE)
+    return Table("replicated", caption, heads, rows, digits=[None, *[_DIGITS] * 7], note=texts.REPLICATED_NOTE)
 
 
 def _scale(plan: Plan, cells: Cells, at: int) -> float | None:

@@ -14,6 +14,8 @@ from policy_lab.tables.plan import Method, Noisy, Plan, Rule, change_of
 from policy_lab.tables.question import Question
 
 _PERCENT = 100
+# More cells than this leave no room for their names.
+_MOST_BARS = 30
 _Chosen: TypeAlias = tuple[Rule, Method]
 
 
@@ -103,18 +105,21 @@ def _compared(question: Question, cells: Cells) -> Iterator[Block]:
     if not shown:
         return
     shares = {key: [percent(plan.main.scales[at], exact[at]) or 0.0 for at in shown] for key, plan in plans.items()}
-    yield _methods(plans, shares)
-    yield _bars(shares, [named(cells)[at] for at in shown])
+    caption = texts.METHODS_CORRECTED if question.as_published else texts.METHODS
+    yield _methods(caption, plans, shares)
+    drawn = shown[:_MOST_BARS]
+    bars = {key: share[: len(drawn)] for key, share in shares.items()}
+    yield _bars(bars, [named(cells)[at] for at in drawn])
 
 
-def _methods(plans: Mapping[_Chosen, Plan], shares: Mapping[_Chosen, Sequence[float]]) -> Table:
+def _methods(caption: str, plans: Mapping[_Chosen, Plan], shares: Mapping[_Chosen, Sequence[float]]) -> Table:
     heads = [texts.RULE, texts.METHOD, texts.LEAST_SCALE, texts.MOST_SCALE, texts.MEAN_RELATIVE, texts.REAL]
     rows: list[list[Cell]] = []
     for (rule, method), plan in plans.items():
         scales, relative = plan.main.scales, shares[rule, method]
         mean = sum(relative) / len(relative)
-        rows.append([texts.NAMES[rule], texts.NAMES[method], min(scales), max(scales), mean, epsilon_cell(plan)])
-    return Table("methods", texts.METHODS, heads, rows, digits=[None, None, 2, 2, 2, 3], note=texts.METHODS_NOTE)
+        rows.append([texts.SHORT[rule], texts.NAMES[method], min(scales), max(scales), mean, epsilon_cell(plan)])
+    return Table("methods", caption, heads, rows, digits=[None, None, 2, 2, 2, 3], note=texts.METHODS_NOTE)
 
 
 def epsilon_cell(plan: Plan) -> Cell:
@@ -127,7 +132,7 @@ def _bars(shares: Mapping[_Chosen, Sequence[float]], names: Sequence[str]) -> Ba
     return Bars(
         "relative-noise",
         texts.RELATIVE_PLOT,
-        texts.RELATIVE_PLOT_WORDS,
+        phrase(texts.RELATIVE_PLOT_WORDS, n=len(names)),
         Axis(texts.RELATIVE_AXIS, is_log=True),
         names,
         series,

@@ -143,7 +143,7 @@ MECHANISM = "It does not apply once the mechanism is published. Sensitivities ar
 MECHANISM_RELEASED = "It does not apply once the mechanism is published: the scale of the noise is a value of this file. It is not printed here. Do not hand it on, nor anything that it can be computed from."
 SAME_MECHANISM = "It does not apply once the mechanism is published: its sensitivities are values of this file."
 CLAMPED = "People whose value lies beyond the bounds are protected as everybody is, because their value is cut. The answer then has a bias."
-PEOPLE = "It protects a row, not a person. A person or a farm with several rows has as many times the epsilon."
+PEOPLE = "It protects a row, not a person. A person or a farm with several rows has up to as many times the epsilon."
 LABELS = "It does not cover which labels occur. Rows and columns of the table are the labels in the file."
 AGAIN = "Each further answer about the same rows adds its own epsilon. This command keeps no account of that."
 FOR_EVALUATION = (
@@ -151,6 +151,7 @@ FOR_EVALUATION = (
 )
 BY_HAND = "The noise was made from a uniform number that is given above. Whoever knows that number takes the noise away. Two answers made with the same number at different epsilons give the exact value even to somebody who does not know it."
 FOR_RELEASE = "The noise comes from the product's exact sampler of whole numbers and the operating system's randomness. Nobody can draw it again. Values were rounded to the grid before they were counted."
+HANDED_ON = "The mark on this page stays until the holder of the data decides to hand the table on, and writes down what epsilon that cost."
 REFUSAL = "Refused cells: {n}. A cell of one or two members is refused, and the refusal itself tells something: the cell is not empty, and it is small. The promise does not cover that."
 REFUSAL_BARE = "A cell whose members all have one value is refused as well: this rule would publish it without noise."
 REFUSAL_NONE = "No cell was refused. Cells of one or two members would have been, and that none was refused tells something too: no cell has one or two members. The promise does not cover that."
@@ -176,6 +177,7 @@ SCALE = "Scale of the noise"
 RELATIVE = "Scale / exact (%)"
 GAIN = "Gain"
 METHODS = "The same table by each method"
+METHODS_CORRECTED = "The same table by each method, corrected"
 METHODS_NOTE = "Relative noise is the scale divided by the exact value, averaged over cells whose exact value is not zero. (iii) protects values only, so it is not comparable in what it promises."
 LEAST_SCALE = "Smallest scale"
 MOST_SCALE = "Largest scale"
@@ -183,9 +185,7 @@ MEAN_RELATIVE = "Mean relative noise (%)"
 NO_EPSILON = "none holds"
 REAL = "Epsilon under the neighbours"
 RELATIVE_PLOT = "Relative noise of each cell, by method"
-RELATIVE_PLOT_WORDS = (
-    "Bars on a logarithmic axis: the scale of each cell's noise as a share of its exact value, for each method."
-)
+RELATIVE_PLOT_WORDS = "Bars on a logarithmic axis: the scale of each cell's noise as a share of its exact value, for each method and the first {n} cells."
 RELATIVE_AXIS = "scale / exact value (%)"
 HOW_SCALES = "(i) scale = (largest sum of what one row changes) / epsilon, the same for all cells. (ii) scale = 2 * (what a row changes by entering or leaving the cell) / epsilon: a row that moves changes two cells, so each has epsilon / 2, however many cells there are. (iii) scale = (largest value - smallest value of the cell) / epsilon."
 

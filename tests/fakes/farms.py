@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 
+from policy_lab.standing import Standing
 from policy_lab.tables.cells import Cells, tabulated
+from policy_lab.tables.question import Question
 
 # By cell, in the order of the table: every value of its members.
 FARMS = {
@@ -37,3 +40,26 @@ def write_farms(path: Path) -> Path:
     lines += [f"{number},{status},{kind},{value:g}" for number, (status, kind, value) in enumerate(farm_rows())]
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+def asked() -> Question:
+    """Their totals by the Laplace rule."""
+    return Question(
+        file="farms.csv",
+        command="tripartite lab table farms.csv",
+        standing=Standing.INTERNAL,
+        statistic="total",
+        rule="laplace",
+        method="split",
+        epsilon=Fraction(1),
+        bounds=(Fraction(0), Fraction(2000)),
+        rows="status",
+        columns="kind",
+        value="rice",
+        where=(),
+        seed=1,
+        repetitions=1,
+        samples=1000,
+        uniform=None,
+        as_published=False,
+    )

@@ -128,7 +128,7 @@ def test_the_published_mean_income(epsilon: str, answer: float) -> None:
     """67,593 over 994 units; the sensitivity is 1,000,000 / 994, from bounds that are not in the data."""
     words = ["--statistic", "average", "--value", "Income", "--bounds", "0:1000000", "--epsilon", epsilon]
     document = told(EXPENDITURE, *words, "--uniform", UNIFORM)
-    assert round(table(document, "replicates")["Exact"][0]) == 67_593
+    assert round(table(document, "replicated")["Exact"][0]) == 67_593
     assert table(document, "sensitivities-total")["Sensitivity of the average"] == [pytest.approx(1_000_000 / 994)]
     assert table(document, "answers")["average"] == [answer]
 

@@ -9,13 +9,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from fakes.farms import FARMS, LARGEST, TOTALS, WITHIN, farm_cells
+from fakes.farms import FARMS, LARGEST, TOTALS, WITHIN, asked, farm_cells
 
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.discrete_laplace import draw
 from policy_lab.document import as_json
-from policy_lab.standing import Standing
 from policy_lab.tables.cells import Cells, tabulated
 from policy_lab.tables.question import Question
 from policy_lab.tables.release import Grid, Release, SystemBits, released
@@ -23,25 +22,7 @@ from policy_lab.tables.report import released_report
 
 SEED = bytes(32)
 BOUNDS = (Fraction(0), Fraction(2000))
-ASKED = Question(
-    file="farms.csv",
-    command="tripartite lab table farms.csv",
-    standing=Standing.INTERNAL,
-    statistic="total",
-    rule="laplace",
-    method="split",
-    epsilon=Fraction(1),
-    bounds=BOUNDS,
-    rows="status",
-    columns="kind",
-    value="rice",
-    where=(),
-    seed=1,
-    repetitions=1,
-    samples=1000,
-    uniform=None,
-    as_published=False,
-)
+ASKED = asked()
 COUNTED = replace(ASKED, statistic="count", bounds=None, value="")
 
 
