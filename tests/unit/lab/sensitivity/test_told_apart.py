@@ -84,11 +84,9 @@ def test_one_answer_tells_two_neighbouring_tables_apart(query: Query, case: str)
 
 def test_epsilon_grows_without_limit() -> None:
     """Each tenfold value of the newcomer adds about ln 10."""
-    found = [next(told_apart("age", np.array([1.0, 2.0]), (1.0, 1.0), EPSILON))]
     near = [pair.epsilon for pair in pairs("below") if pair.query == "sum"]
     assert near[1] - near[0] == pytest.approx(math.log(100), abs=0.2)
     assert near[0] > 2.5
-    assert found[0].epsilon > 2.5
 
 
 def test_no_delta_of_any_use_saves_the_promise() -> None:
