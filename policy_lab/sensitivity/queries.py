@@ -44,7 +44,7 @@ def bounded_answers(
 
     SUM has Laplace noise for the bounds. AVG is a `NoisyMean`, since how many rows have a value is not public.
     """
-    present = np.clip(values[~np.isnan(values)], *map(float, bounds))
+    present = np.clip(values[~np.isnan(values)], float(bounds[0]), float(bounds[1]))
     if query == "sum":
         return bounded_sum(bounds, epsilon).apply(np.full(count, present.sum()), random)
     mean = NoisyMean(bounds, epsilon, NEIGHBOURS)

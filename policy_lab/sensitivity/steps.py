@@ -79,7 +79,8 @@ def set_weights(model: CTGAN, weights: Arrays) -> None:
 
 def checkpoint_of(model: CTGAN, generator: Any, judge: Any, done: int) -> Arrays:
     """Everything that a step changes, as arrays."""
-    keys, position, has_gauss, gauss = np.random.get_state(legacy=True)[1:]  # noqa: NPY002 - CTGAN draws from it
+    state: Any = np.random.get_state(legacy=True)  # noqa: NPY002 - CTGAN draws from it
+    _, keys, position, has_gauss, gauss = state
     return {
         "done": np.array(done),
         "torch": _array(torch.get_rng_state()),
@@ -110,7 +111,7 @@ def epochs_of(arrays: Arrays, steps_per_epoch: int) -> int:
 def packed(arrays: Arrays) -> bytes:
     """Arrays as the bytes of an `.npz` file."""
     file = io.BytesIO()
-    np.savez(file, **arrays)
+    np.savez(file, allow_pickle=False, **arrays)
     return file.getvalue()
 
 

@@ -87,13 +87,13 @@ def read_table(path: Path, wanted: Sequence[str] = (), without: Sequence[str] = 
         raise wrong(path.name, phrase(texts.FEW_ROWS, rows=len(numbered)), texts.FEW_ROWS_REMEDY)
     numbers: dict[str, Floats] = {}
     words: dict[str, Sequence[str]] = {}
-    for name, column in zip(names, cells, strict=True):
+    for name, given in zip(names, cells, strict=True):
         if name in without:
             continue
-        if name in wanted or _is_of_numbers(column):
-            numbers[name] = _numbers(path.name, name, column, numbered)
+        if name in wanted or _is_of_numbers(given):
+            numbers[name] = _numbers(path.name, name, given, numbered)
         else:
-            words[name] = ["?" if cell in MISSING else cell for cell in column]
+            words[name] = ["?" if cell in MISSING else cell for cell in given]
     return Table(path.name, len(numbered), numbers, words, hashlib.sha256(content).hexdigest())
 
 
