@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from policy_lab.assessment.commands import assessment
+from policy_lab.evaluate.commands import evaluate
 from policy_lab.explain.commands import explain
 from policy_lab.sensitivity.commands import sensitivity
 from policy_lab.site.commands import serve
-from policy_lab.evaluate.commands import evaluate
 from policy_lab.tables.commands import table
 
 
@@ -18,8 +18,8 @@ def lab() -> None:
 
 
 lab.add_command(assessment)
+lab.add_command(evaluate)
 lab.add_command(explain)
 lab.add_command(sensitivity)
 lab.add_command(serve)
-lab.add_command(evaluate)
 lab.add_command(table)
