@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from broker_common.privacy.accounting import fits, price
+from census_node.ledger.passes import Passes, PersonCharges
 from policy_lab.document.model import Lines, Paragraph, Table
 from policy_lab.figures.accounting import course_of
 from policy_lab.figures.figure import FIGURES
@@ -96,3 +97,19 @@ def drawn(**given: str) -> tuple[Table, Lines, list[str]]:
     table = next(block for block in section.blocks if isinstance(block, Table))
     plot = next(block for block in section.blocks if isinstance(block, Lines))
     return table, plot, [block.words for block in section.blocks if isinstance(block, Paragraph)]
+
+
+@pytest.mark.parametrize("key", WORKLOADS)
+def test_course_is_that_of_the_census_node_s_own_ledger(key: str) -> None:
+    """The same groups, on the arrays that a serving node charges."""
+    questions, scale = 300, 30
+    course = course_of(WORKLOADS[key], LIMIT, scale, questions, seed=3)
+    with Passes() as passes:
+        ledger, active = PersonCharges(passes, np.zeros(PEOPLE, np.uint32)), passes.bits(PEOPLE)
+        for number, group in enumerate(islice(WORKLOADS[key].groups(np.random.default_rng(3)), questions), 1):
+            ledger.fit(np.packbits(group), active, price=price(scale), most=LIMIT.units)
+            ledger.charge(active, price(scale))
+            dropped = np.count_nonzero(group) - np.count_nonzero(np.unpackbits(active, count=PEOPLE))
+            assert course.dropped[number] - course.dropped[number - 1] == dropped
+            exhausted = np.count_nonzero(ledger.charged.astype(np.int64) + price(scale) > LIMIT.units)
+            assert course.exhausted[number] == exhausted
