@@ -333,7 +333,7 @@ def test_figure_7_on_the_page_is_the_product_s_own_accounting(page: Page, site: 
     """Margin, price, answers and belief, computed here by the code that nodes charge with."""
     page.goto(f"{site.address}/figures/tradeoff?cap={cap}&scale={scale}&answers=17")
     units = cap_units(param_of(Fraction(cap, 100)))
-    rows: Mapping[str, list[str]] = {row[0]: row for row in shown_rows(page, "by_scale")}
+    rows: Mapping[str, list[str]] = {row[0]: row for row in shown_rows(page, "tradeoff-table")}
     assert str(scale) in rows
     for shown_scale, row in rows.items():
         b = int(shown_scale)
