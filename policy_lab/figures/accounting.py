@@ -45,7 +45,7 @@ class Course:
 
 
 def course_of(workload: Workload, limit: Limit, scale: int, questions: int, seed: int) -> Course:
-    """The rule of the product: whoever still fits is charged the price and counted, and whoever does not is left out, silently."""
+    """The rule of the product: everybody in the group who still fits is charged the price and counted; the others are left out, silently."""
     charges, each = np.zeros(PEOPLE, np.int64), price(scale)
     exhausted, asked, dropped = [int(np.count_nonzero(charges > limit.units - each))], [0], [0]
     for group in islice(workload.groups(np.random.default_rng(seed)), questions):

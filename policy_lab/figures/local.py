@@ -157,7 +157,7 @@ def _citizen(limit: Limit, ways: Ways, questions: int) -> tuple[Block, ...]:
         Paragraph(
             phrase(
                 "Here is another idea. Before your language leaves the agency a coin is tossed, in secret: {keep:.0f} times out of 100 the list says your true "
-                "language, and otherwise the wrong one. Whoever reads it, and knew nothing before, cannot be surer than {cap:.0f}% about you, however often they look.",
+                "language, and otherwise the wrong one. Anybody who reads it, and knew nothing before, cannot be surer than {cap:.0f}% about you, however often they look.",
                 keep=100 * ways.once.keep,
                 cap=float(100 * limit.belief),
             )
@@ -178,7 +178,7 @@ def _citizen(limit: Limit, ways: Ways, questions: int) -> tuple[Block, ...]:
 _SPECIALIST: tuple[Block, ...] = (
     Paragraph(
         phrase(
-            "Neighbours differ in one person's language (yes or no). Local: Warner's randomised response, epsilon for every message, against whoever sees them "
+            "Neighbours differ in one person's language (yes or no). Local: Warner's randomised response, epsilon for every message, against anybody who sees them "
             "all; what follows from one flip is post-processing, so that any number of questions costs one epsilon. Central: n answers at scale b compose to n/b. "
             "Equal belief means that both spend ln(param), the whole limit, on one person."
         )

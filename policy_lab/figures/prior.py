@@ -82,7 +82,7 @@ def _verdict(limit: Limit, scale: int, prior: Fraction, evidence: Evidence) -> t
         ),
         Caution(
             phrase(
-                "The limit of {cap:.0f}% is for somebody who begins at even odds. Whoever is surer before the first answer ends surer: what is "
+                "The limit of {cap:.0f}% is for somebody who begins at even odds. Anybody who is surer before the first answer ends surer: what is "
                 "promised to all is that the odds move by at most a factor of {param:.2f}. The typical case is an average and no promise.",
                 cap=float(100 * limit.belief),
                 param=float(math.ceil(limit.param * 100) / 100),
@@ -144,7 +144,7 @@ def _table(limit: Limit, scale: int, prior: Fraction, evidence: Evidence) -> Tab
         [row(before) for before in sorted({*PRIORS, prior})],
         (0, 3, 3, 3, 3, 3, 3),
         phrase(
-            "Highest is rounded up, lowest down. Averages are over the noise; whoever is unlucky is protected by the ceiling alone."
+            "Highest is rounded up, lowest down. Averages are over the noise; anybody who is unlucky is protected by the ceiling alone."
         ),
     )
 
@@ -161,7 +161,7 @@ def _citizen(limit: Limit, evidence: Evidence) -> tuple[Block, ...]:
         ),
         Paragraph(
             phrase(
-                "That is the worst case. Noise goes both ways, and answers contradict each other: from heads or tails, whoever "
+                "That is the worst case. Noise goes both ways, and answers contradict each other: from heads or tails, somebody who "
                 "collects every answer that is allowed guesses right {right:.0f} times out of 100, where pure guessing is right 50 times. But an "
                 "average is no promise. The ceiling is, for everybody.",
                 right=float(100 * evidence.best_guess_right().high),

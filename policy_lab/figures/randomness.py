@@ -1,4 +1,4 @@
-"""Seeded randomness for made-up answers. For evaluation, never for release: whoever knows the seed knows the noise."""
+"""Seeded randomness for made-up answers. For evaluation, never for release: anybody who knows the seed knows the noise."""
 
 from __future__ import annotations
 
