@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
+import sys
 from pathlib import Path
 
 import pytest
-from fakes.deployment import run_here
+from fakes.deployment import run_here, run_words
 
 from broker_common.errors import InvalidRequestError
 from policy_lab.document import stored
@@ -177,3 +178,35 @@ def test_a_long_word_is_not_repeated_at_length() -> None:
     with pytest.raises(InvalidRequestError) as refused:
         parse_settings(["y" * 10_000])
     assert len(refused.value.text) < 100
+
+
+_WITHOUT_EXTRA = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"pandas", "pyarrow", "scipy", "typst"}:
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, Missing())
+try:
+    import scipy
+except ModuleNotFoundError:
+    pass
+else:
+    sys.exit("the library is still found")
+from broker_common.cli import main
+main(sys.argv[1:])
+"""
+
+
+def test_figures_and_pages_need_nothing_of_the_extra(tmp_path: Path) -> None:
+    """As docs/lab.md says: the libraries that read data files and make PDF are not asked for."""
+    script = tmp_path / "without.py"
+    script.write_text(_WITHOUT_EXTRA, encoding="utf-8")
+    for words in (
+        ("explain", "--out", tmp_path / "figures", "--json"),
+        ("serve", "--save", tmp_path / "page", "--json"),
+    ):
+        done = run_words(sys.executable, script, "lab", *words)
+        assert done.result["files"], done.stderr
