@@ -176,8 +176,8 @@ def _table(course: Course, strict: int, questions: int) -> Table:
         ],
         (0, 0, 0, 2, 2),
         phrase(
-            "Left out are so many of the people that questions were about. An answer is given also when everybody in its group is "
-            "left out: a refusal would tell."
+            "The last column is the share of those people whom questions were about. An answer is given also when everybody in its "
+            "group is left out: a refusal would tell."
         ),
     )
 

@@ -89,16 +89,18 @@ def _table(scale: int, limit: Limit) -> Table:
         (
             phrase("Cells"),
             phrase("One table"),
-            phrase("Laplace noise for each cell"),
+            phrase("Laplace, cell by cell"),
             phrase("Counts, one by one"),
             phrase("Counts ÷ table"),
             phrase("Scale of each count"),
-            phrase("Breakdowns paid for, as counts at scale {scale}", scale=scale),
+            phrase("Paid for as counts"),
         ),
         [row(cells) for cells in range(1, MOST_CELLS + 1)],
         (0, 0, 0, 0, 2, 0, 0),
         phrase(
-            "Margins are exact, 19 times out of 20 for each cell. Sums of all cells of a table have the margin of a cell."
+            "Margins are exact, 19 times out of 20 for each cell; the sum of all cells of a table has the margin of a cell. Paid "
+            "for as counts: how many whole breakdowns the limit pays for if each cell is a count at scale {scale}.",
+            scale=scale,
         ),
     )
 
