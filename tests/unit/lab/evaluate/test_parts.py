@@ -99,5 +99,5 @@ def test_parts_depend_on_nothing_but_their_names(tmp_path: Path) -> None:
     path.write_text(RUN.replace("[0.5, 2]", "[0.5, 1, 2]").replace("  - global\n", ""), "utf-8")
     run, data = read(path)
     other = whole(run, data, tmp_path / "other")
-    for name in {"local.truncated_0.5_0.part", "shuffled.clamped.with-static_2.0_1.part"}:
+    for name in ("local.truncated_0.5_0.part", "shuffled.clamped.with-static_2.0_1.part"):
         assert one[name] == other[name]

@@ -22,9 +22,9 @@ def world(folder: Path, run: str = RUN, *, rows: int = 60) -> tuple[RunFile, Dat
 
 
 @pytest.mark.parametrize(
+    # How many cells of the count, the sum and the mean one respondent touches.
     ("neighbours", "factors"),
     [
-        # count(smokes), sum(height), mean(height)
         ("add-or-remove", (1, 1, 1)),
         # A row leaves one cell and enters another one.
         ("replace", (2, 2, 2)),

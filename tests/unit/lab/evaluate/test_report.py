@@ -6,7 +6,6 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,14 +29,14 @@ def command(*words: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Resul
 
 
 @pytest.fixture(name="folder", scope="module")
-def made_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def made_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was evaluated into `out`."""
     folder = tmp_path_factory.mktemp("evaluated")
     evaluation(folder)
     with pytest.MonkeyPatch.context() as patch:
         done = command("run.yaml", "--out", "out", folder=folder, monkeypatch=patch)
     assert done.exit_code == 0, done.output
-    yield folder
+    return folder
 
 
 def tables(document: Document) -> dict[str, Table]:
