@@ -5,9 +5,11 @@ No error quotes what a row holds: it says which row, counted from 1 without the 
 
 from __future__ import annotations
 
+import csv
 import gzip
 import hashlib
 import math
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -121,7 +123,7 @@ class _Reading:
                 phrase("There is no data file {file}.", file=f"'{self._run.data.name}'"),
                 phrase("Name it as it is reached from the folder of the run file."),
             ) from None
-        except (pa.ArrowException, gzip.BadGzipFile, EOFError, UnicodeDecodeError, StopIteration):
+        except (pa.ArrowException, csv.Error, gzip.BadGzipFile, zlib.error, EOFError, UnicodeDecodeError):
             # What the library says may quote somebody's row.
             raise self._file.problem(
                 self._run.data_line,
@@ -139,7 +141,15 @@ class _Reading:
         return {word.text: word for word in words}
 
     def _verify_names(self, names: Sequence[str]) -> None:
-        for text, word in self._wanted().items():
+        wanted = self._wanted()
+        if not wanted.keys() & set(names):
+            # A first row that is no heading is somebody's: it is not quoted.
+            raise self._file.problem(
+                self._run.data_line,
+                phrase("The first row of the data file names none of the columns of this file."),
+                phrase("Give a file whose first row has the names of its columns."),
+            )
+        for text, word in wanted.items():
             if text not in names:
                 raise self._file.unknown(phrase("column"), word, names)
             if names.count(text) > 1:

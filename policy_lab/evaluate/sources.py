@@ -64,4 +64,4 @@ def _heading(path: Path) -> list[str]:
     """The names in the first row of a CSV file."""
     with path.open("rb") as raw:
         text = io.TextIOWrapper(_plain(path, raw), "utf-8-sig", newline="")
-        return next(csv.reader(text))
+        return next(csv.reader(text), [])

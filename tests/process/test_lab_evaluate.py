@@ -1,0 +1,147 @@
+"""`tripartite lab evaluate` as users run it: killed at any time, over several processes, on a million rows."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fakes.deployment import PROGRAM, run
+from fakes.evaluations import RUN, evaluation
+from fakes.patience import PATIENCE_SECONDS
+
+pytestmark = pytest.mark.process
+
+ROWS = 1_000_000
+# The libraries alone take a third of it; the arrays of a million rows, a tenth.
+MOST_KILOBYTES = 900_000
+MANY = """\
+data: many.parquet
+standing: synthetic
+seed: 1
+repetitions: 1
+epsilons: [1]
+delta: 1e-6
+weights: {column: weight, cap: 100}
+strata: {column: region, values: [east, west]}
+static: {age: {categories: [young, old]}}
+dynamic: {smokes: {categories: [yes, no]}, height: {low: 1, high: 2}}
+mechanisms:
+  - global
+  - local: {numbers: truncated}
+  - shuffled: {numbers: truncated}
+"""
+
+
+# Little to draw: plots take most of the time.
+KILLED = (
+    RUN[: RUN.index("  height:")]
+    + """\
+queries: [count]
+mechanisms:
+  - global
+  - local
+"""
+).replace("repetitions: 2", "repetitions: 100")
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Everything that was written, parts included."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def evaluated(folder: Path, out: str, *words: str) -> dict[str, bytes]:
+    """A run to its end."""
+    done = run("lab", "evaluate", "run.yaml", "--out", out, *words, cwd=folder, is_forked=False)
+    assert done.code == 0, done.stderr
+    return files(folder / out)
+
+
+@pytest.fixture(name="through", scope="module")
+def run_through(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """A run that nobody stopped."""
+    folder = tmp_path_factory.mktemp("through")
+    evaluation(folder, run=KILLED, rows=600)
+    return evaluated(folder, "out")
+
+
+@pytest.mark.parametrize(("how", "processes"), [(signal.SIGKILL, 1), (signal.SIGKILL, 2), (signal.SIGINT, 2)])
+def test_killed_run_goes_on_and_ends_with_the_same_bytes(
+    tmp_path: Path, through: dict[str, bytes], how: signal.Signals, processes: int
+) -> None:
+    """Killed as soon as some parts are finished; then run again over another number of processes."""
+    evaluation(tmp_path, run=KILLED, rows=600)
+    words = [PROGRAM, "lab", "evaluate", "run.yaml", "--out", "out", "--processes", str(processes)]
+    with subprocess.Popen(words, cwd=tmp_path, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as started:
+        try:
+            assert started.stderr is not None
+            while "Evaluating: 10 %" not in (line := started.stderr.readline()):
+                assert line, "it ended before"
+            os.kill(started.pid, how)
+            said = started.stderr.read()
+            started.wait(PATIENCE_SECONDS)
+        finally:
+            started.kill()
+    finished = len(list((tmp_path / "out" / "parts").glob("*.part")))
+    assert 0 < finished < len([name for name in through if name.endswith(".part")])
+    if how is signal.SIGINT:
+        assert started.returncode == 130
+        assert "the same command goes on where it stopped" in said
+        assert "Traceback" not in said
+    assert evaluated(tmp_path, "out", "--processes", str(3 - processes)) == through
+
+
+def test_errors_are_one_object_with_their_line(tmp_path: Path) -> None:
+    """Exit code 3, the line, the nearest name, and nothing else on standard output."""
+    evaluation(tmp_path, run=RUN.replace("numbers: truncated", "numbers: truncatd"))
+    done = run("lab", "evaluate", "run.yaml", "--json", cwd=tmp_path)
+    assert done.code == 3
+    assert done.error["code"] == "RUN_INVALID"
+    assert done.error["text"] == ("run.yaml, line 22: There is no mechanism 'truncatd'; the nearest is 'truncated'.")
+    french = run("lab", "evaluate", "run.yaml", cwd=tmp_path, env={"TRIPARTITE_LANG": "fr"})
+    assert (
+        "run.yaml, ligne 22\u00a0: Il n’y a pas de mécanisme 'truncatd'; le nom le plus proche est 'truncated'."
+        in french.stderr
+    )
+
+
+def test_a_run_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    """No traceback."""
+    done = run("lab", "evaluate", "nothing.yaml", "--json", cwd=tmp_path)
+    assert done.code == 3
+    assert "nothing.yaml" in done.error["text"]
+
+
+def test_a_million_rows_stay_in_memory_and_show_progress(tmp_path: Path) -> None:
+    """Rows are read in batches, and held as codes and numbers."""
+    random = np.random.default_rng(1)
+    columns = {
+        "region": pa.array(np.array(["east", "west"])[random.integers(0, 2, ROWS)]),
+        "age": pa.array(np.array(["young", "old"])[random.integers(0, 2, ROWS)]),
+        "smokes": pa.array(np.array(["yes", "no"])[random.integers(0, 2, ROWS)]),
+        "height": pa.array(random.normal(1.7, 0.1, ROWS)),
+        "weight": pa.array(random.gamma(2, 20, ROWS)),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "many.parquet")
+    (tmp_path / "run.yaml").write_text(MANY, "utf-8")
+    with (tmp_path / "shown").open("wb") as shown, (tmp_path / "said").open("wb") as said:
+        words = [str(PROGRAM), "lab", "evaluate", "run.yaml", "--out", "out", "--json"]
+        started = subprocess.Popen(words, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=shown, stderr=said)
+        # The usage is of this process alone: it has no other process work for it.
+        _, status, usage = os.wait4(started.pid, 0)
+        started.returncode = status
+    told = (tmp_path / "said").read_text()
+    assert status == 0, told
+    assert usage.ru_maxrss < MOST_KILOBYTES
+    assert "Reading the data: 50 %" in told
+    assert "Evaluating: 100 %" in told
+    assert json.loads((tmp_path / "shown").read_text())["key"] == "evaluation"
+    rows = list(csv.DictReader((tmp_path / "out" / "errors.csv").read_text().splitlines()[1:]))
+    assert len(rows) == 3 * 2 * (2 + 1 + 1)

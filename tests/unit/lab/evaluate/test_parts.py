@@ -1,0 +1,103 @@
+"""Parts: the same bytes over any number of processes, and after any kill; never those of another file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fakes.evaluations import RUN, evaluation, respondents, write_csv
+
+from policy_lab.evaluate.data import Data, read_data
+from policy_lab.evaluate.parts import Job, Part, Parts, jobs
+from policy_lab.evaluate.run import RunFile
+from policy_lab.evaluate.run_file import read_run_file
+from policy_lab.evaluate.running import Worker, run_all
+
+
+class KilledError(Exception):
+    """The run ends here."""
+
+
+def read(path: Path) -> tuple[RunFile, Data]:
+    """A run and its data."""
+    run = read_run_file(path)
+    return run, read_data(run, lambda _done, _total: None)
+
+
+def kept(folder: Path) -> dict[str, bytes]:
+    """Every finished part."""
+    return {path.name: path.read_bytes() for path in sorted((folder / "parts").iterdir())}
+
+
+def whole(run: RunFile, data: Data, folder: Path, processes: int = 1) -> dict[str, bytes]:
+    """All parts of a run."""
+    run_all(run, data, jobs(run), Parts(folder, run, data), processes, lambda _done, _total: None)
+    return kept(folder)
+
+
+def test_any_number_of_processes_gives_the_same_bytes(tmp_path: Path) -> None:
+    """Randomness has the names of what is drawn, not the order of work."""
+    run, data = read(evaluation(tmp_path))
+    assert whole(run, data, tmp_path / "one") == whole(run, data, tmp_path / "three", 3)
+
+
+@pytest.mark.parametrize("survives", [0, 1, 5, 11])
+def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survives: int
+) -> None:
+    """Finished parts are not made again, and what follows does not depend on where the run stopped."""
+    run, data = read(evaluation(tmp_path))
+    through = whole(run, data, tmp_path / "through")
+    made: list[Job] = []
+    make = Worker.part
+
+    def dies(self: Worker, job: Job) -> Part:
+        if len(made) == survives:
+            raise KilledError
+        made.append(job)
+        return make(self, job)
+
+    monkeypatch.setattr(Worker, "part", dies)
+    with pytest.raises(KilledError):
+        whole(run, data, tmp_path / "killed")
+    assert len(kept(tmp_path / "killed")) == survives + 1
+    again: list[Job] = []
+    monkeypatch.setattr(Worker, "part", lambda self, job: again.append(job) or make(self, job))
+    assert whole(run, data, tmp_path / "killed") == through
+    assert len(again) == len(jobs(run)) - survives
+    assert not set(again) & set(made)
+
+
+def test_parts_of_another_run_file_or_of_other_data_are_dropped(tmp_path: Path) -> None:
+    """One changed character is another run."""
+    path = evaluation(tmp_path)
+    run, data = read(path)
+    whole(run, data, tmp_path / "out")
+    assert Parts(tmp_path / "out", run, data).get(jobs(run)[0]) is not None
+    write_csv(tmp_path / "people.csv", respondents(59))
+    run, data = read(path)
+    assert Parts(tmp_path / "out", run, data).get(jobs(run)[0]) is None
+    whole(run, data, tmp_path / "out")
+    path.write_text(RUN.replace("cap: 90", "cap: 91"), "utf-8")
+    run, data = read(path)
+    assert Parts(tmp_path / "out", run, data).get(jobs(run)[0]) is None
+
+
+def test_parts_are_their_owners_alone(tmp_path: Path) -> None:
+    """Noisy answers beside exact ones give these away."""
+    run, data = read(evaluation(tmp_path))
+    whole(run, data, tmp_path / "out")
+    assert (tmp_path / "out" / "parts").stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "out" / "parts").iterdir()} == {0o600}
+
+
+def test_parts_depend_on_nothing_but_their_names(tmp_path: Path) -> None:
+    """Another mechanism or epsilon beside them changes no part."""
+    path = evaluation(tmp_path)
+    run, data = read(path)
+    one = whole(run, data, tmp_path / "one")
+    path.write_text(RUN.replace("[0.5, 2]", "[0.5, 1, 2]").replace("  - global\n", ""), "utf-8")
+    run, data = read(path)
+    other = whole(run, data, tmp_path / "other")
+    for name in ("local.truncated_0.5_0.part", "shuffled.clamped.with-static_2.0_1.part"):
+        assert one[name] == other[name]
