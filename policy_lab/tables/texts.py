@@ -139,7 +139,7 @@ JOINERS_NOWHERE = "It does not apply to outliers who join: a cell without noise 
 JOINERS_RELEASED = (
     "It does not apply to outliers who join: the larger their value, the surer others can be that they are there."
 )
-MECHANISM = "It does not apply once the mechanism is published. Sensitivities are values of this file: without the row with the largest value the whole table has sensitivity {without:,.10g} instead of {now:,.10g}. Whoever learns the scale of the noise learns whether that row is there."
+MECHANISM = "It does not apply once the mechanism is published. Sensitivities are values of this file: without the row with the largest value the whole table has sensitivity {without:,.10g} instead of {now:,.10g}. Anybody who learns the scale of the noise learns whether that row is there."
 MECHANISM_RELEASED = "It does not apply once the mechanism is published: the scale of the noise is a value of this file. It is not printed here. Do not hand it on, nor anything that it can be computed from."
 SAME_MECHANISM = "It does not apply once the mechanism is published: its sensitivities are values of this file."
 CLAMPED = "People whose value lies beyond the bounds are protected as everybody is, because their value is cut. The answer then has a bias."
@@ -149,7 +149,7 @@ AGAIN = "Each further answer about the same rows adds its own epsilon. This comm
 FOR_EVALUATION = (
     "The noise comes from a seeded generator of floating-point numbers. It is for evaluation, never for release."
 )
-BY_HAND = "The noise was made from a uniform number that is given above. Whoever knows that number takes the noise away. Two answers made with the same number at different epsilons give the exact value even to somebody who does not know it."
+BY_HAND = "The noise was made from a uniform number that is given above. Anybody who knows that number takes the noise away. Two answers made with the same number at different epsilons give the exact value even to somebody who does not know it."
 FOR_RELEASE = "The noise comes from the product's exact sampler of whole numbers and the operating system's randomness. Nobody can draw it again. Values were rounded to the grid before they were counted."
 HANDED_ON = "The mark on this page stays until the holder of the data decides to hand the table on, and writes down what epsilon that cost."
 REFUSAL = "Refused cells: {n}. A cell of one or two members is refused, and the refusal itself tells something: the cell is not empty, and it is small. The promise does not cover that."
