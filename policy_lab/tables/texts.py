@@ -210,7 +210,7 @@ REPLICATE = "Replicates"
 
 AS_PRINTED = "Sensitivities as published, and corrected"
 AS_PRINTED_NOTE = "As published: a cell's largest value less its smallest. Corrected: what a row adds to a cell that it enters from another one, the cell's largest value. Epsilon is that of the cell alone with the published noise."
-PRINTED_SENSITIVITY = "Published"
+PRINTED_SENSITIVITY = "As published"
 PRINTED_RATIO = "Published / total (%)"
 PRINTED_GAIN = "{largest:,.10g} / published"
 CORRECT_SENSITIVITY = "Corrected"
