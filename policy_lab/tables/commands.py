@@ -154,6 +154,7 @@ def _verify_together(context: click.Context) -> None:
         texts.NEEDS_NO_VALUE: is_count and bool(given["value"]),
         texts.NEEDS_BOUNDS: given["rule"] == "laplace" and not is_count and not has_bounds,
         texts.COUNTS_HAVE_NO_BOUNDS: is_count and has_bounds,
+        texts.COUNTS_HAVE_NO_GRID: is_count and given["grid"] is not None,
         texts.PUBLIC_COUNTS: is_count and given["method"] == "public-membership",
         texts.ONLY_TOTALS: given["as_published"] and (given["rule"], given["statistic"]) != ("bootstrap", "total"),
         texts.BOTH_NOISES: given["as_published"] and given["uniform"] is not None,

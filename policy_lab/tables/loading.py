@@ -15,7 +15,7 @@ from policy_lab.tables import texts
 from policy_lab.tables.cells import Cells, tabulated
 from policy_lab.tables.plan import Bounds
 from policy_lab.tables.question import Question
-from policy_lab.tables.reading import Columns, read
+from policy_lab.tables.reading import EMPTY, Columns, read
 
 # More than anybody reads; a column of identifiers has more.
 _MOST_CELLS = 2500
@@ -32,7 +32,7 @@ def cells_of(question: Question, path: Path) -> Cells:
     size = len(columns.places)
     kept = np.ones(size, dtype=bool)
     for column, value in question.where:
-        kept &= np.array([each == value for each in columns.labels(column)], dtype=bool)
+        kept &= np.array([each == (value or EMPTY) for each in columns.labels(column)], dtype=bool)
     if not kept.any():
         _refuse(path, phrase(texts.NO_ROWS), phrase(texts.NO_ROWS_REMEDY))
     values = columns.numbers(question.value)[kept] if question.value else np.zeros(int(kept.sum()))

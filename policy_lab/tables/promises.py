@@ -38,7 +38,7 @@ def released_promise(release: Release) -> Section:
     refused = phrase(texts.REFUSAL, n=release.refused) if release.refused else phrase(texts.REFUSAL_NONE)
     blocks = [
         Paragraph(neighbours(plan)),
-        _promise(plan),
+        _promise(plan) if plan.rule == "laplace" else _at_most(plan),
         *(_bootstrap_released() if plan.rule == "bootstrap" else _laplace(plan)),
         *_always(plan),
         Caution(refused),
@@ -56,6 +56,8 @@ def neighbours(plan: Plan) -> str:
         kind += "-public"
     elif kind == "laplace" and plan.statistic == "count":
         kind += "-count"
+    elif kind == "laplace" and not any(plan.main.change.across):
+        kind += "-whole"
     return phrase(texts.NEIGHBOURS[kind])
 
 
@@ -79,6 +81,11 @@ def _promise(plan: Plan) -> Block:
     return Paragraph(phrase(texts.HOLDS, factor=math.exp(real), epsilon=float(real)))
 
 
+def _at_most(plan: Plan) -> Block:
+    """The promise of a release under the bootstrap rule: by how much a whole scale lowers epsilon tells what the scale is."""
+    return Paragraph(phrase(texts.HOLDS_WITHIN, factor=math.exp(plan.epsilon), epsilon=float(plan.epsilon)))
+
+
 def _always(plan: Plan) -> Iterator[Block]:
     if plan.method == "public-membership":
         yield Caution(phrase(texts.HOLDS_IF_PUBLIC if plan.as_published else texts.MEMBERSHIP))
@@ -88,6 +95,7 @@ def _always(plan: Plan) -> Iterator[Block]:
 
 
 def _laplace(plan: Plan) -> Iterator[Block]:
+    yield Paragraph(phrase(texts.EVERYBODY))
     if plan.statistic != "count":
         yield Paragraph(phrase(texts.CLAMPED))
 

@@ -19,6 +19,7 @@ from policy_lab.tables import texts
 
 _PARQUET = frozenset({".parquet", ".pq"})
 _SHOWN_LINES = 5
+EMPTY = "(empty)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Columns:
 
     def labels(self, name: str) -> Sequence[str]:
         """A column as labels; an empty cell has a label of its own."""
-        return ["(empty)" if each is None or each == "" else str(each) for each in self.columns[name]]
+        return [EMPTY if each is None or each == "" else str(each) for each in self.columns[name]]
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         """A column as numbers.

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from math import sqrt
+from math import isfinite, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,7 +129,7 @@ def _answers(question: Question, plan: Plan, cells: Cells, drawn: NDArray[np.flo
     digits = 0 if by_hand is not None and question.statistic == "count" else _DIGITS
     truth = exact(plan, cells)
     blocks = [
-        _shaped(caption, question.statistic, cells, [float(each) for each in shown], digits),
+        _shaped(caption, question.statistic, cells, [finite(each) for each in shown], digits),
         _replicated(plan, cells, truth, drawn),
         *_plotted(truth, drawn),
     ]
@@ -156,17 +156,22 @@ def _replicated(plan: Plan, cells: Cells, truth: NDArray[np.float64], drawn: NDA
         rows.append(
             [
                 name,
-                float(truth[at]),
-                float(drawn[:, at].mean()),
-                float(drawn[:, at].std(ddof=1)) if len(drawn) > 1 else None,
+                finite(truth[at]),
+                finite(drawn[:, at].mean()),
+                finite(drawn[:, at].std(ddof=1)) if len(drawn) > 1 else None,
                 None if scale is None else scale * sqrt(2),
-                error,
+                finite(error),
                 scale,
-                100 * error / abs(float(truth[at])) if truth[at] else None,
+                finite(100 * error / abs(float(truth[at]))) if truth[at] else None,
             ]
         )
     caption = phrase(texts.REPLICATED, n=len(drawn))
     return Table("replicated", caption, heads, rows, digits=[None, *[_DIGITS] * 7], note=texts.REPLICATED_NOTE)
+
+
+def finite(value: float) -> float | None:
+    """A number as a cell; nothing where there is none, as for an average of nobody."""
+    return float(value) if isfinite(value) else None
 
 
 def _scale(plan: Plan, cells: Cells, at: int) -> float | None:

@@ -60,6 +60,7 @@ UNIFORM_REMEDY = "Write for example --uniform 0.25."
 NEEDS_VALUE = "An average or a total needs --value."
 NEEDS_NO_VALUE = "A count has no --value."
 NEEDS_BOUNDS = "--rule laplace needs --bounds for averages and totals."
+COUNTS_HAVE_NO_GRID = "A count has no --grid."
 COUNTS_HAVE_NO_BOUNDS = "A count has no --bounds."
 PUBLIC_COUNTS = "--method public-membership takes the counts as public: there is nothing to protect."
 ONLY_TOTALS = "--as-published needs --rule bootstrap and --statistic total."
@@ -119,12 +120,14 @@ BETWEEN = "{low} to {high}"
 
 NEIGHBOURS = {
     "laplace": "Neighbours: two files with equally many rows that differ in one row. The other row may have any value within the public bounds and be in any cell or in none. The number of rows is public.",
+    "laplace-whole": "Neighbours: two files with equally many rows that differ in one row. The other row may have any value within the public bounds. The number of rows is public.",
     "laplace-count": "Neighbours: two files with equally many rows that differ in one row. The other row may be in any cell or in none. The number of rows is public.",
     "laplace-public": "Neighbours: two files that differ in the value of one row. The other value may be any within the public bounds. Which row is in which cell is public.",
     "bootstrap": "Neighbours: two files with as many rows as this one, all of them copies of rows of this one, that differ in one row. The other row may be a copy of any row of this file, of any cell.",
     "bootstrap-public": "Neighbours: two files with as many rows as this one, all of them copies of rows of this one, that differ in one row. The other row is a copy of a row of the same cell. Which row is in which cell is public.",
 }
 HOLDS = "The promise: whatever somebody knows about the other rows, no answer is more than {factor:,.4g} times as likely under one of two neighbours as under the other. That is e to the power of epsilon, and the epsilon of this noise is {epsilon:,.4g}."
+HOLDS_WITHIN = "The promise: whatever somebody knows about the other rows, no answer is more than {factor:,.4g} times as likely under one of two neighbours as under the other. That is e to the power of epsilon, and the epsilon of this noise is at most {epsilon:,.4g}."
 HOLDS_NOT = "The method is named with epsilon {nominal:,.4g}. Under these neighbours its epsilon is {epsilon:,.4g}."
 HOLDS_NOWHERE = "No epsilon holds: a cell is published without noise although one row can change it."
 NOTHING_TO_HIDE = "No row can change this answer: the number of rows is public. It is published without noise."
@@ -139,21 +142,20 @@ JOINERS_NOWHERE = "It does not apply to outliers who join: a cell without noise 
 JOINERS_RELEASED = (
     "It does not apply to outliers who join: the larger their value, the surer others can be that they are there."
 )
-MECHANISM = "It does not apply once the mechanism is published. Sensitivities are values of this file: without the row with the largest value the whole table has sensitivity {without:,.10g} instead of {now:,.10g}. Whoever learns the scale of the noise learns whether that row is there."
+MECHANISM = "It does not apply once the mechanism is published. Sensitivities are values of this file: without the row with the largest value the whole table has sensitivity {without:,.10g} instead of {now:,.10g}. Anybody who learns the scale of the noise learns whether that row is there."
 MECHANISM_RELEASED = "It does not apply once the mechanism is published: the scale of the noise is a value of this file. It is not printed here. Do not hand it on, nor anything that it can be computed from."
 SAME_MECHANISM = "It does not apply once the mechanism is published: its sensitivities are values of this file."
+EVERYBODY = "It applies to people outside the data as well, whatever their values are. The scale of the noise follows from what is public, and may be published."
 CLAMPED = "People whose value lies beyond the bounds are protected as everybody is, because their value is cut. The answer then has a bias."
 PEOPLE = "It protects a row, not a person. A person or a farm with several rows has up to as many times the epsilon."
 LABELS = "It does not cover which labels occur. Rows and columns of the table are the labels in the file."
 AGAIN = "Each further answer about the same rows adds its own epsilon. This command keeps no account of that."
-FOR_EVALUATION = (
-    "The noise comes from a seeded generator of floating-point numbers. It is for evaluation, never for release."
-)
-BY_HAND = "The noise was made from a uniform number that is given above. Whoever knows that number takes the noise away. Two answers made with the same number at different epsilons give the exact value even to somebody who does not know it."
+FOR_EVALUATION = "The noise comes from a seeded generator of floating-point numbers. It is for evaluation, never for release. This page shows exact figures beside noisy ones, so the page itself keeps no promise."
+BY_HAND = "The noise was made from a uniform number that is given above. Anybody who knows that number takes the noise away. Two answers made with the same number at different epsilons give the exact value even to somebody who does not know it. This page shows exact figures as well, so the page itself keeps no promise."
 FOR_RELEASE = "The noise comes from the product's exact sampler of whole numbers and the operating system's randomness. Nobody can draw it again. Values were rounded to the grid before they were counted."
 HANDED_ON = "The mark on this page stays until the holder of the data decides to hand the table on, and writes down what epsilon that cost."
 REFUSAL = "Refused cells: {n}. A cell of one or two members is refused, and the refusal itself tells something: the cell is not empty, and it is small. The promise does not cover that."
-REFUSAL_BARE = "A cell whose members all have one value is refused as well: this rule would publish it without noise."
+REFUSAL_BARE = "A cell whose members all have one value is refused as well: this rule would publish it without noise. An empty cell may be published as 0 without noise."
 REFUSAL_NONE = "No cell was refused. Cells of one or two members would have been, and that none was refused tells something too: no cell has one or two members. The promise does not cover that."
 CITIZEN_LAPLACE = "Each number was changed by a random amount. The amount is so large that the row of one person, whatever it says within the bounds, hardly shows."
 CITIZEN_BOOTSTRAP = "Each number was changed by a random amount. The amount is chosen by looking at the people in the file: it hides each of them among the others there. It does not hide somebody who is unlike all of them."
@@ -206,14 +208,14 @@ CELL_NUMBER = "cell, in the order of the table"
 NOISE_PERCENT = "size of the noise (% of the exact value)"
 REPLICATE = "Replicates"
 
-AS_PRINTED = "Figures as published, and corrected"
+AS_PRINTED = "Sensitivities as published, and corrected"
 AS_PRINTED_NOTE = "As published: a cell's largest value less its smallest. Corrected: what a row adds to a cell that it enters from another one, the cell's largest value. Epsilon is that of the cell alone with the published noise."
-PRINTED_SENSITIVITY = "Sensitivity, published"
-PRINTED_RATIO = "Sensitivity / total (%)"
-PRINTED_GAIN = "{largest:,.10g} / sensitivity"
-CORRECT_SENSITIVITY = "Sensitivity, corrected"
+PRINTED_SENSITIVITY = "As published"
+PRINTED_RATIO = "Published / total (%)"
+PRINTED_GAIN = "{largest:,.10g} / published"
+CORRECT_SENSITIVITY = "Corrected"
 CORRECT_RATIO = "Corrected / total (%)"
-REAL_ALONE = "Epsilon of the cell alone"
+REAL_ALONE = "Epsilon alone"
 REAL_TABLE = "The epsilon that the published methods have"
 REAL_NOTE = "Measured from below: a distinguisher saw {samples:,} answers of each of two neighbouring files; epsilon is at least that, but for an error rate of {rate:.0e}."
 NOMINAL = "Epsilon, nominal"

@@ -21,6 +21,8 @@ from fakes.lab_data import EXPENDITURE, rice_farms
 from broker_common.cli import main
 from broker_common.errors import BrokerError
 from policy_lab.cli import lab
+from policy_lab.document import as_json
+from policy_lab.document.stored import read
 
 # Cells in the order of the published table: Mixed, Owner, Share by High, Both, Trad.
 SENSITIVITIES = [8766, 2600, 3020, 17528, 11800, 8058, 14336, 305, 1900]
@@ -79,10 +81,10 @@ def test_the_rice_farms_as_published_and_corrected() -> None:
     """Every figure of the published table, and what is wrong with it beside."""
     document = told(rice_farms(), *RICE, *PUBLISHED)
     figures = table(document, "published")
-    assert figures["Sensitivity, published"] == SENSITIVITIES
-    assert [round(each, 2) for each in figures["Sensitivity / total (%)"]] == RATIOS
-    assert [round(each, 3) for each in figures["17,610 / sensitivity"]] == GAINS
-    assert figures["Sensitivity, corrected"] == MAXIMA
+    assert figures["As published"] == SENSITIVITIES
+    assert [round(each, 2) for each in figures["Published / total (%)"]] == RATIOS
+    assert [round(each, 3) for each in figures["17,610 / published"]] == GAINS
+    assert figures["Corrected"] == MAXIMA
     real = table(document, "published-epsilons")["Epsilon, real"]
     assert [round(each, 2) for each in real] == [2.31, 1.83, 0.40, 3.62, 1.0]
     words = json.dumps(document)
@@ -104,7 +106,7 @@ def test_farms_of_our_own_as_published_and_corrected(farms: Path) -> None:
     """The same table on other numbers, worked out by hand; the distinguisher passes the nominal epsilon where it is broken."""
     document = told(farms, *FARMS, *PUBLISHED)
     figures = table(document, "published")
-    assert (figures["Sensitivity, published"], figures["Sensitivity, corrected"]) == (WITHIN, LARGEST)
+    assert (figures["As published"], figures["Corrected"]) == (WITHIN, LARGEST)
     published, corrected = table(document, "published-epsilons"), table(document, "corrected-epsilons")
     assert published["Epsilon, real"] == pytest.approx([8, 16 / 9, 2.5, 10, 1])
     for real, below in zip(published["Epsilon, real"], published["Measured from below"], strict=True):
@@ -120,7 +122,7 @@ def test_the_published_count_of_rural_units(epsilon: str, answer: int) -> None:
     document = told(EXPENDITURE, "--where", "UrbanRural=2", "--epsilon", epsilon, "--uniform", UNIFORM)
     assert table(document, "sensitivities-count")["Exact"] == [51]
     assert table(document, "answers")["count"] == [answer]
-    assert "Whoever knows that number takes the noise away." in json.dumps(document)
+    assert "Anybody who knows that number takes the noise away." in json.dumps(document)
 
 
 @pytest.mark.parametrize(("epsilon", "answer"), [("0.1", 62_028.67), ("1", 67_036.76)])
@@ -159,7 +161,7 @@ def test_every_output_names_neighbours_promise_and_who_has_none(
     assert ("It does not apply to cell membership" in said) is (method == "public-membership")
     for sentence in (
         "This is not differential privacy.",
-        "people outside the data",
+        "It does not apply to people outside the data",
         "outliers who join",
         "once the mechanism is published",
     ):
@@ -229,13 +231,53 @@ def test_values_beyond_the_bounds_are_cut_and_counted(farms: Path) -> None:
     assert table(document, "sensitivities-total")["Exact"] == [1000, 500, 1150, 150]
 
 
-def test_it_speaks_french(farms: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bootstrap_release_does_not_print_its_own_epsilon(tmp_path: Path) -> None:
+    """A whole scale lowers it by a little, and by how much tells the scale, which is a value of the data."""
+    farms = write_farms(tmp_path / "farms.csv")
+    words = [*FARMS[:-1], "0.7", "--rule", "bootstrap", "--release"]
+    said = promise(told(farms, *words))
+    assert "the epsilon of this noise is at most 0.7." in said
+    assert "the epsilon of this noise is 1." in promise(told(farms, *FARMS, "--bounds", "0:2000", "--release"))
+
+
+def test_an_average_of_nobody_is_an_empty_cell(tmp_path: Path) -> None:
+    """It is no number, and JSON has no word for that."""
+    path = tmp_path / "gap.csv"
+    path.write_text("a,b,v\nx,p,1\ny,q,2\ny,q,3\n")
+    words = ["--rows", "a", "--columns", "b", "--statistic", "average", "--value", "v", "--epsilon", "1"]
+    document = told(path, *words, "--rule", "bootstrap", "--method", "public-membership")
+    assert table(document, "replicated")["Exact"] == [1, None, None, 2.5]
+    assert "Cells published without noise: 1." in json.dumps(document)
+
+
+def test_an_empty_label_has_a_name(tmp_path: Path) -> None:
+    """It is one of the labels, and --where finds it."""
+    path = tmp_path / "holes.csv"
+    path.write_text("kind,v\na,1\n,2\n,3\n")
+    assert table(told(path, "--rows", "kind", "--epsilon", "1"), "sensitivities-count")["Cell"] == ["(empty)", "a"]
+    assert table(told(path, "--where", "kind=", "--epsilon", "1"), "sensitivities-count")["Members"] == [2]
+
+
+def test_a_written_report_is_read_again_as_it_was(farms: Path, tmp_path: Path) -> None:
+    """An assessment reads it, and only if its data are declared public or synthetic."""
+    words = [*FARMS, "--rule", "bootstrap", "--standing", "synthetic", "--out", str(tmp_path / "out")]
+    document = told(farms, *words)
+    stored = as_json.value(read(tmp_path / "out"))
+    assert stored == {name: value for name, value in document.items() if name != "files"}
+    assert read(tmp_path / "out").standing.may_be_assessed
+
+
+@pytest.mark.parametrize(
+    "words",
+    [PUBLISHED, ["--rule", "bootstrap"], ["--bounds", "0:2000", "--release"], ["--rule", "bootstrap", "--release"]],
+)
+def test_it_speaks_french(farms: Path, monkeypatch: pytest.MonkeyPatch, words: Sequence[str]) -> None:
     """Every sentence of an evaluation, a release and a published table is in the catalogue."""
     monkeypatch.setenv("TRIPARTITE_LANG", "fr")
-    shown = run(farms, *FARMS, *PUBLISHED).stdout
+    shown = run(farms, *FARMS, *words).stdout
     assert "Un tableau de totaux bruités" in shown
-    assert "ne tient que si l\u2019appartenance aux cellules est publique" in shown
-    assert not [word for word in (" the ", "Sensitivity", "Promise", "noise") if word in shown]
+    assert ("--as-published" not in words) or ("ne tient que si l\u2019appartenance aux cellules est publique" in shown)
+    assert not [word for word in (" the ", "Sensitivity of", "promise:", " noise ") if word in shown]
 
 
 # --- bad input ---------------------------------------------------------------------------------------------------------
@@ -263,7 +305,7 @@ def test_bounds_that_are_none_are_refused(farms: Path, bounds: str) -> None:
         (["--uniform", "1"], "must lie between 0 and 1"),
         (["--uniform", "0"], "must lie between 0 and 1"),
         (["--statistic", "total", "--value", "kind", "--bounds", "0:1"], "12 rows without a number in column 'kind'"),
-        (["--release", "--grid", "0"], "is not above 0"),
+        (["--statistic", "total", "--value", "rice", "--bounds", "0:9", "--release", "--grid", "0"], "is not above 0"),
     ],
 )
 def test_a_question_that_the_file_cannot_answer_is_refused(farms: Path, words: Sequence[str], problem: str) -> None:
@@ -287,7 +329,8 @@ def test_a_column_of_identifiers_makes_no_table(tmp_path: Path) -> None:
         (["--statistic", "total", "--value", "rice"], "needs --bounds"),
         (["--method", "public-membership"], "takes the counts as public"),
         (["--as-published"], "--as-published needs"),
-        (["--grid", "1"], "--grid needs --release"),
+        (["--statistic", "total", "--value", "rice", "--bounds", "0:9", "--grid", "1"], "--grid needs --release"),
+        (["--grid", "1", "--release"], "A count has no --grid"),
         (["--rows", "kind", "--columns", "kind"], "must name different columns"),
         (["--release", "--seed", "1"], "--release cannot be combined with --seed"),
         (["--release", "--uniform", "0.5"], "--release cannot be combined with --uniform"),
