@@ -33,6 +33,11 @@ from policy_lab.sensitivity.trials import Plan, Trial
 from policy_lab.standing import Standing
 
 _NAMES: Final[dict[Query, str]] = {"sum": "SUM", "avg": "AVG"}
+_REAL_LINE: Final = "e = r + u \N{MULTIPLICATION SIGN} g"
+_LAW_LINE: Final = (
+    "e = g + (r \N{MINUS SIGN} g) \N{MULTIPLICATION SIGN} (z + 3) + u \N{MULTIPLICATION SIGN} g"
+)
+_CTGAN_ADDRESS: Final = "https://arxiv.org/abs/1907.00503"
 # Behind so many digits stands chance.
 _SIGNIFICANT = 4
 _PERCENT = 100
@@ -110,8 +115,8 @@ def _warning() -> Section:
         texts.WARNING,
         [
             Caution(texts.NOT_PRIVATE),
-            Formula(texts.REAL_LINE, texts.REAL_WORDS),
-            Formula(texts.LAW_LINE, texts.LAW_WORDS),
+            Formula(_REAL_LINE, texts.REAL_WORDS),
+            Formula(_LAW_LINE, texts.LAW_WORDS),
             table,
         ],
         citizen=[Paragraph(texts.CITIZEN)],
@@ -285,7 +290,7 @@ def _bounded(asked: Asked) -> Section:
 def _sources() -> Section:
     blocks = [
         Source(texts.SOURCE_LISTING),
-        Source(texts.SOURCE_CTGAN, texts.SOURCE_CTGAN_ADDRESS),
+        Source(texts.SOURCE_CTGAN, _CTGAN_ADDRESS),
         Source(texts.SOURCE_SENSITIVITY),
     ]
     return Section("sources", texts.SOURCES, blocks)

@@ -35,7 +35,6 @@ MODEL_DAMAGED = "the file is damaged."
 MODEL_DAMAGED_REMEDY = "Delete the folder and train anew."
 
 # --- progress -------------------------------------------------------------------------------------------------------------
-TRAINING = "Training, epochs"
 MODEL_LOADED = "The model in {folder} is loaded; nothing is trained."
 RESUMED = "Training goes on after epoch {done} of {epochs}."
 
@@ -109,13 +108,13 @@ SPECIALIST = (
     "therefore a second answer, given without noise three times out of four but for a factor that everybody knows the law of. "
     "Even an estimate that is never below the real sensitivity would not be differentially private."
 )
-LAW_LINE = "estimate = generated + (real \N{MINUS SIGN} generated) \N{MULTIPLICATION SIGN} (z + 3) + u \N{MULTIPLICATION SIGN} generated"
 LAW_WORDS = (
-    "This is taken one time out of four; z is a standard normal number, u is uniform between 0.015 and 0.06. The difference is read as real less generated, as far "
-    "as the listing tells. An estimate of zero or less is refused: nothing is answered."
+    "The estimate is taken so one time out of four; z is a standard normal number. The difference is read as real less generated, as far as the listing tells. "
+    "An estimate of zero or less is refused: nothing is answered."
 )
-REAL_LINE = "estimate = real + u \N{MULTIPLICATION SIGN} generated"
-REAL_WORDS = "This is taken three times out of four."
+REAL_WORDS = (
+    "Three times out of four the estimate e is the real sensitivity r and a part of the generated one, g; u is uniform between 0.015 and 0.06."
+)
 ARITHMETIC = "Where 0.575 % comes from"
 ARITHMETIC_HEADS = ("Step", "Percent")
 ARITHMETIC_STEPS = {
@@ -245,5 +244,4 @@ NO_BOUNDS = (
 SOURCES = "Where this comes from"
 SOURCE_LISTING = "A published proposal to estimate sensitivities from rows that CTGAN generates, with a listing of its program; the law above is read from that listing."
 SOURCE_CTGAN = "Xu, Skoularidou, Cuesta-Infante, Veeramachaneni: Modeling Tabular Data using Conditional GAN (2019)"
-SOURCE_CTGAN_ADDRESS = "https://arxiv.org/abs/1907.00503"
 SOURCE_SENSITIVITY = "Nissim, Raskhodnikova, Smith: Smooth Sensitivity and Sampling in Private Data Analysis (2007), on why noise may not follow the sensitivity of the table at hand"
