@@ -34,9 +34,7 @@ from policy_lab.standing import Standing
 
 _NAMES: Final[dict[Query, str]] = {"sum": "SUM", "avg": "AVG"}
 _REAL_LINE: Final = "e = r + u \N{MULTIPLICATION SIGN} g"
-_LAW_LINE: Final = (
-    "e = g + (r \N{MINUS SIGN} g) \N{MULTIPLICATION SIGN} (z + 3) + u \N{MULTIPLICATION SIGN} g"
-)
+_LAW_LINE: Final = "e = g + (r \N{MINUS SIGN} g) \N{MULTIPLICATION SIGN} (z + 3) + u \N{MULTIPLICATION SIGN} g"
 _CTGAN_ADDRESS: Final = "https://arxiv.org/abs/1907.00503"
 # Behind so many digits stands chance.
 _SIGNIFICANT = 4
@@ -77,7 +75,8 @@ def apart(asked: Asked, found: Sequence[Trial]) -> list[ToldApart]:
 def document(asked: Asked, found: Sequence[Trial], pairs: Sequence[ToldApart]) -> Document:
     """The whole report."""
     sections = [
-        _warning(),
+        Section("warning", texts.WARNING, [Caution(texts.NOT_PRIVATE)]),
+        _why(),
         _apart(asked, pairs),
         _tried(asked),
         _sensitivities(asked, found),
@@ -100,7 +99,7 @@ def arithmetic() -> dict[str, float]:
     }
 
 
-def _warning() -> Section:
+def _why() -> Section:
     rows: list[list[Cell]] = [[texts.ARITHMETIC_STEPS[step], share * _PERCENT] for step, share in arithmetic().items()]
     table = Table(
         f"{_MARK}-argument",
@@ -111,10 +110,9 @@ def _warning() -> Section:
         note=texts.ARITHMETIC_NOTE,
     )
     return Section(
-        "warning",
-        texts.WARNING,
+        "why",
+        texts.WHY,
         [
-            Caution(texts.NOT_PRIVATE),
             Formula(_REAL_LINE, texts.REAL_WORDS),
             Formula(_LAW_LINE, texts.LAW_WORDS),
             table,
@@ -130,12 +128,12 @@ def _apart(asked: Asked, pairs: Sequence[ToldApart]) -> Section:
             each.column,
             _NAMES[each.query],
             each.factor,
-            _figure(each.real),
-            _figure(each.real_of_neighbour),
-            each.near * _PERCENT,
-            each.near_of_neighbour * _PERCENT,
             each.epsilon,
             each.delta(asked.plan.epsilon),
+            each.near * _PERCENT,
+            each.near_of_neighbour * _PERCENT,
+            _figure(each.real),
+            _figure(each.real_of_neighbour),
         ]
         for each in pairs
     ]
@@ -144,7 +142,7 @@ def _apart(asked: Asked, pairs: Sequence[ToldApart]) -> Section:
         texts.APART_TABLE,
         texts.APART_HEADS,
         rows,
-        digits=[None, None, 0, None, None, 2, 4, 2, 3],
+        digits=[None, None, 0, 2, 3, 2, 4, None, None],
         note=phrase(texts.APART_NOTE, epsilon=asked.plan.epsilon),
     )
     return Section(
@@ -217,10 +215,10 @@ def _errors(found: Sequence[Trial]) -> Section:
             each.exact,
             _figure(each.answer_error),
             _figure(each.answer_standard_error),
+            _figure(each.bounded_error),
+            _figure(each.generated_error),
             _figure(each.estimate_off),
             _figure(each.generated_off),
-            _figure(each.generated_error),
-            _figure(each.bounded_error),
         ]
         for each in _in_order(found)
     ]
@@ -249,7 +247,7 @@ def _plots(found: Sequence[Trial]) -> Iterator[Lines]:
             key=f"{_MARK}-{column}-{query}",
             title=phrase(texts.PLOT, column=column, query=_NAMES[query]),
             description=_described(last),
-            x=Axis(texts.X_ROWS, is_log=True),
+            x=Axis(texts.X_ROWS),
             y=Axis(texts.Y_ERROR, is_log=True),
             lines=[line for line in lines if line.points],
         )

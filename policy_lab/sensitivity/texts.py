@@ -112,9 +112,8 @@ LAW_WORDS = (
     "The estimate is taken so one time out of four; z is a standard normal number. The difference is read as real less generated, as far as the listing tells. "
     "An estimate of zero or less is refused: nothing is answered."
 )
-REAL_WORDS = (
-    "Three times out of four the estimate e is the real sensitivity r and a part of the generated one, g; u is uniform between 0.015 and 0.06."
-)
+REAL_WORDS = "Three times out of four the estimate e is the real sensitivity r and a part of the generated one, g; u is uniform between 0.015 and 0.06."
+WHY = "Why, and where the 0.575 % come from"
 ARITHMETIC = "Where 0.575 % comes from"
 ARITHMETIC_HEADS = ("Step", "Percent")
 ARITHMETIC_STEPS = {
@@ -148,14 +147,17 @@ APART_HEADS = (
     "Column",
     "Query",
     "Largest value, times",
+    "Epsilon is at least",
+    "Delta is at least",
+    "Answer near, percent",
+    "From the neighbour, percent",
     "Real sensitivity",
     "Of the neighbour",
-    "Answer near the exact one, percent",
-    "From the neighbour, percent",
-    "Epsilon is at least",
-    "At the nominal epsilon, delta is at least",
 )
-APART_NOTE = "The nominal epsilon is {epsilon:g}. With public bounds no event of any two neighbouring tables gives more than the nominal epsilon, with a delta of 0."
+APART_NOTE = (
+    "The nominal epsilon is {epsilon:g}, and delta is what would be needed beside it. With public bounds no event of any two neighbouring tables gives more than the nominal "
+    "epsilon, with a delta of 0."
+)
 APART_NONE = "No column has a value above zero, and there is nothing to show: all estimates may be refused."
 
 # --- the report: what was tried --------------------------------------------------------------------------------------------
@@ -208,12 +210,15 @@ ERRORS_HEADS = (
     "Exact result",
     "Answer",
     "Standard error",
+    "Public bounds",
+    "Generated rows",
     "Estimated sensitivity",
     "Generated sensitivity",
-    "Query on generated rows",
-    "Answer from public bounds",
 )
-ERRORS_NOTE = "Refused estimates give no answer and are in no mean. The standard error is that over generated tables."
+ERRORS_NOTE = (
+    "How far the answer is off, the answer from public bounds, and the query on generated rows; then how far the two sensitivities are from the real one. "
+    "Refused estimates give no answer and are in no mean. The standard error is that over generated tables."
+)
 PLOT = "{column}, {query}: mean absolute errors (not differentially private)"
 PLOT_DESCRIPTION = (
     "How far the answer, the estimated sensitivity and the query on generated rows are off, by number of rows. With all {rows:,} rows the answer is off by "
