@@ -38,9 +38,11 @@ _LAW_LINE: Final = "e = g + (r \N{MINUS SIGN} g) \N{MULTIPLICATION SIGN} (z + 3)
 _CTGAN_ADDRESS: Final = "https://arxiv.org/abs/1907.00503"
 # Behind so many digits stands chance.
 _SIGNIFICANT = 4
+_EXACT_DIGITS = 9
 _PERCENT = 100
 _PERCENT_DIGITS = 4
 _ARITHMETIC_DIGITS = 6
+_MOST_NAME = 40
 # Every file of a table or a plot has it in its name.
 _MARK = "not-differentially-private"
 
@@ -58,15 +60,15 @@ class Asked:
 
 
 def apart(asked: Asked, found: Sequence[Trial]) -> list[ToldApart]:
-    """The neighbours of the largest table that was tried, for every column."""
-    largest = {(each.column, each.query): each.generated for each in found}
+    """The neighbours of the whole file for every column, with what was generated for the largest table that was tried."""
+    largest = {each.column: each.generated for each in _in_order(found) if each.query == "sum"}
     return [
         pair
-        for column in asked.plan.columns
+        for column, generated in largest.items()
         for pair in told_apart(
             column,
             asked.data.numbers[column],
-            [largest[column, query] for query in QUERIES],
+            [generated, generated / (asked.data.rows - 1)],
             asked.plan.epsilon,
         )
     ]
@@ -212,7 +214,7 @@ def _errors(found: Sequence[Trial]) -> Section:
             each.column,
             _NAMES[each.query],
             each.rows,
-            each.exact,
+            float(f"{each.exact:.{_EXACT_DIGITS}g}"),
             _figure(each.answer_error),
             _figure(each.answer_standard_error),
             _figure(each.bounded_error),
@@ -234,7 +236,8 @@ def _errors(found: Sequence[Trial]) -> Section:
 
 
 def _plots(found: Sequence[Trial]) -> Iterator[Lines]:
-    for column, query in dict.fromkeys((each.column, each.query) for each in _in_order(found)):
+    pairs = dict.fromkeys((each.column, each.query) for each in _in_order(found))
+    for number, (column, query) in enumerate(pairs, 1):
         tried = [each for each in found if (each.column, each.query) == (column, query)]
         last = max(tried, key=lambda each: each.rows)
         lines = [
@@ -244,7 +247,8 @@ def _plots(found: Sequence[Trial]) -> Iterator[Lines]:
             _line(texts.LINE_BOUNDED, [(each.rows, each.bounded_error) for each in tried]),
         ]
         yield Lines(
-            key=f"{_MARK}-{column}-{query}",
+            # Names that differ in what no file name may hold, or are very long, stay apart by their number.
+            key=f"{_MARK}-{number}-{column[:_MOST_NAME]}-{query}",
             title=phrase(texts.PLOT, column=column, query=_NAMES[query]),
             description=_described(last),
             x=Axis(texts.X_ROWS),

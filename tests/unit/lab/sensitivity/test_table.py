@@ -54,6 +54,7 @@ BAD: dict[str, tuple[str | bytes, str, str]] = {
     "no row": ("age\n", "people.csv", "0 rows"),
     "nothing at all": ("", "people.csv:1", "does not name every column"),
     "a column without a name": ("age,\n1,2\n1,2\n", "people.csv:1", "does not name every column"),
+    "a column whose name moves the cursor": ("age,\x1b[2J\n1,2\n1,2\n", "people.csv:1", "printable"),
     "two columns of one name": ("age,age\n1,2\n3,4\n", "people.csv:1", "same name: age"),
     "a row too short": ("age,town\n1,Ayr\n2\n", "people.csv:3", "1 cells"),
     "an open quotation": ('age,town\n1,"Ayr\n2,Ely\n', "people.csv:3", "not CSV"),
