@@ -58,7 +58,7 @@ fuzz: setup ## coverage-guided, SECONDS=60 for each parser or TARGET=name; saves
 
 # Nothing but what it lists: the PyPI wheel of torch asks for gigabytes of CUDA libraries that nothing here uses.
 .venv/.ctgan: .venv/.complete requirements-ctgan.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-ctgan.lock || \
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-ctgan.lock || \
 		{ echo "If it was torch that was not found: docs/lab/sensitivity.md says where its wheel without CUDA comes from."; exit 1; }
 	@touch $@
 

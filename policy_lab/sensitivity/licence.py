@@ -114,8 +114,10 @@ def _accepted(found: Sequence[Licence]) -> dict[str, str]:
 
 
 def _is_remembered(folder: Path, found: Sequence[Licence]) -> bool:
-    file = folder / REMEMBERED
-    return file.is_file() and json.loads(file.read_text("utf-8")) == _accepted(found)
+    try:
+        return bool(json.loads((folder / REMEMBERED).read_bytes()) == _accepted(found))
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
 
 
 def _remember(folder: Path, found: Sequence[Licence]) -> None:

@@ -186,7 +186,7 @@ def _read_about(folder: Path) -> dict[str, Any]:
         found = json.loads((folder / ABOUT).read_bytes())
     except (OSError, ValueError) as error:
         raise wrong(str(folder), texts.NO_MODEL, texts.MODEL_DAMAGED_REMEDY) from error
-    if not isinstance(found, dict):
+    if not isinstance(found, dict) or not all(isinstance(found.get(name), int) for name in ("epochs", "seed")):
         raise wrong(str(folder), texts.NO_MODEL, texts.MODEL_DAMAGED_REMEDY)
     return found
 

@@ -33,11 +33,16 @@ from policy_lab.sensitivity.trials import Plan, Trial
 from policy_lab.standing import Standing
 
 _NAMES: Final[dict[Query, str]] = {"sum": "SUM", "avg": "AVG"}
+_REAL_LINE: Final = "e = r + u \N{MULTIPLICATION SIGN} g"
+_LAW_LINE: Final = "e = g + (r \N{MINUS SIGN} g) \N{MULTIPLICATION SIGN} (z + 3) + u \N{MULTIPLICATION SIGN} g"
+_CTGAN_ADDRESS: Final = "https://arxiv.org/abs/1907.00503"
 # Behind so many digits stands chance.
 _SIGNIFICANT = 4
+_EXACT_DIGITS = 9
 _PERCENT = 100
 _PERCENT_DIGITS = 4
 _ARITHMETIC_DIGITS = 6
+_MOST_NAME = 40
 # Every file of a table or a plot has it in its name.
 _MARK = "not-differentially-private"
 
@@ -55,15 +60,15 @@ class Asked:
 
 
 def apart(asked: Asked, found: Sequence[Trial]) -> list[ToldApart]:
-    """The neighbours of the largest table that was tried, for every column."""
-    largest = {(each.column, each.query): each.generated for each in found}
+    """The neighbours of the whole file for every column, with what was generated for the largest table that was tried."""
+    largest = {each.column: each.generated for each in _in_order(found) if each.query == "sum"}
     return [
         pair
-        for column in asked.plan.columns
+        for column, generated in largest.items()
         for pair in told_apart(
             column,
             asked.data.numbers[column],
-            [largest[column, query] for query in QUERIES],
+            [generated, generated / (asked.data.rows - 1)],
             asked.plan.epsilon,
         )
     ]
@@ -72,7 +77,8 @@ def apart(asked: Asked, found: Sequence[Trial]) -> list[ToldApart]:
 def document(asked: Asked, found: Sequence[Trial], pairs: Sequence[ToldApart]) -> Document:
     """The whole report."""
     sections = [
-        _warning(),
+        Section("warning", texts.WARNING, [Caution(texts.NOT_PRIVATE)]),
+        _why(),
         _apart(asked, pairs),
         _tried(asked),
         _sensitivities(asked, found),
@@ -95,7 +101,7 @@ def arithmetic() -> dict[str, float]:
     }
 
 
-def _warning() -> Section:
+def _why() -> Section:
     rows: list[list[Cell]] = [[texts.ARITHMETIC_STEPS[step], share * _PERCENT] for step, share in arithmetic().items()]
     table = Table(
         f"{_MARK}-argument",
@@ -106,12 +112,11 @@ def _warning() -> Section:
         note=texts.ARITHMETIC_NOTE,
     )
     return Section(
-        "warning",
-        texts.WARNING,
+        "why",
+        texts.WHY,
         [
-            Caution(texts.NOT_PRIVATE),
-            Formula(texts.REAL_LINE, texts.REAL_WORDS),
-            Formula(texts.LAW_LINE, texts.LAW_WORDS),
+            Formula(_REAL_LINE, texts.REAL_WORDS),
+            Formula(_LAW_LINE, texts.LAW_WORDS),
             table,
         ],
         citizen=[Paragraph(texts.CITIZEN)],
@@ -125,12 +130,12 @@ def _apart(asked: Asked, pairs: Sequence[ToldApart]) -> Section:
             each.column,
             _NAMES[each.query],
             each.factor,
-            _figure(each.real),
-            _figure(each.real_of_neighbour),
-            each.near * _PERCENT,
-            each.near_of_neighbour * _PERCENT,
             each.epsilon,
             each.delta(asked.plan.epsilon),
+            each.near * _PERCENT,
+            each.near_of_neighbour * _PERCENT,
+            _figure(each.real),
+            _figure(each.real_of_neighbour),
         ]
         for each in pairs
     ]
@@ -139,7 +144,7 @@ def _apart(asked: Asked, pairs: Sequence[ToldApart]) -> Section:
         texts.APART_TABLE,
         texts.APART_HEADS,
         rows,
-        digits=[None, None, 0, None, None, 2, 4, 2, 3],
+        digits=[None, None, 0, 2, 3, 2, 4, None, None],
         note=phrase(texts.APART_NOTE, epsilon=asked.plan.epsilon),
     )
     return Section(
@@ -209,13 +214,13 @@ def _errors(found: Sequence[Trial]) -> Section:
             each.column,
             _NAMES[each.query],
             each.rows,
-            each.exact,
+            float(f"{each.exact:.{_EXACT_DIGITS}g}"),
             _figure(each.answer_error),
             _figure(each.answer_standard_error),
+            _figure(each.bounded_error),
+            _figure(each.generated_error),
             _figure(each.estimate_off),
             _figure(each.generated_off),
-            _figure(each.generated_error),
-            _figure(each.bounded_error),
         ]
         for each in _in_order(found)
     ]
@@ -231,7 +236,8 @@ def _errors(found: Sequence[Trial]) -> Section:
 
 
 def _plots(found: Sequence[Trial]) -> Iterator[Lines]:
-    for column, query in dict.fromkeys((each.column, each.query) for each in _in_order(found)):
+    pairs = dict.fromkeys((each.column, each.query) for each in _in_order(found))
+    for number, (column, query) in enumerate(pairs, 1):
         tried = [each for each in found if (each.column, each.query) == (column, query)]
         last = max(tried, key=lambda each: each.rows)
         lines = [
@@ -241,10 +247,11 @@ def _plots(found: Sequence[Trial]) -> Iterator[Lines]:
             _line(texts.LINE_BOUNDED, [(each.rows, each.bounded_error) for each in tried]),
         ]
         yield Lines(
-            key=f"{_MARK}-{column}-{query}",
+            # Names that differ in what no file name may hold, or are very long, stay apart by their number.
+            key=f"{_MARK}-{number}-{column[:_MOST_NAME]}-{query}",
             title=phrase(texts.PLOT, column=column, query=_NAMES[query]),
             description=_described(last),
-            x=Axis(texts.X_ROWS, is_log=True),
+            x=Axis(texts.X_ROWS),
             y=Axis(texts.Y_ERROR, is_log=True),
             lines=[line for line in lines if line.points],
         )
@@ -285,7 +292,7 @@ def _bounded(asked: Asked) -> Section:
 def _sources() -> Section:
     blocks = [
         Source(texts.SOURCE_LISTING),
-        Source(texts.SOURCE_CTGAN, texts.SOURCE_CTGAN_ADDRESS),
+        Source(texts.SOURCE_CTGAN, _CTGAN_ADDRESS),
         Source(texts.SOURCE_SENSITIVITY),
     ]
     return Section("sources", texts.SOURCES, blocks)

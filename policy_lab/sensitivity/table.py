@@ -124,7 +124,7 @@ def _names(path: Path, lines: _Lines) -> list[str]:
         names = [name.strip() for name in next(lines, [])]
     except csv.Error as error:
         raise wrong(f"{path.name}:1", texts.NO_CSV, texts.NO_CSV_REMEDY) from error
-    if not names or "" in names:
+    if not names or "" in names or not all(map(str.isprintable, names)):
         raise wrong(f"{path.name}:1", texts.NO_NAMES, texts.NO_NAMES_REMEDY)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

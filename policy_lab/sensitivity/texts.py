@@ -11,7 +11,7 @@ NOT_UTF8 = "this line is not UTF-8."
 NOT_UTF8_REMEDY = "Save the file as UTF-8."
 NO_CSV = "this line is not CSV."
 NO_CSV_REMEDY = "Look for a quotation mark that is never closed, and for a byte that is no text."
-NO_NAMES = "the first line does not name every column."
+NO_NAMES = "the first line does not name every column in printable characters."
 NO_NAMES_REMEDY = "Write a name of its own for each column into the first line."
 NAMES_TWICE = "two columns have the same name: {columns}."
 OTHER_WIDTH = "the row has {found} cells, and the first line names {expected} columns."
@@ -35,7 +35,6 @@ MODEL_DAMAGED = "the file is damaged."
 MODEL_DAMAGED_REMEDY = "Delete the folder and train anew."
 
 # --- progress -------------------------------------------------------------------------------------------------------------
-TRAINING = "Training, epochs"
 MODEL_LOADED = "The model in {folder} is loaded; nothing is trained."
 RESUMED = "Training goes on after epoch {done} of {epochs}."
 
@@ -109,13 +108,12 @@ SPECIALIST = (
     "therefore a second answer, given without noise three times out of four but for a factor that everybody knows the law of. "
     "Even an estimate that is never below the real sensitivity would not be differentially private."
 )
-LAW_LINE = "estimate = generated + (real \N{MINUS SIGN} generated) \N{MULTIPLICATION SIGN} (z + 3) + u \N{MULTIPLICATION SIGN} generated"
 LAW_WORDS = (
-    "This is taken one time out of four; z is a standard normal number, u is uniform between 0.015 and 0.06. The difference is read as real less generated, as far "
-    "as the listing tells. An estimate of zero or less is refused: nothing is answered."
+    "The estimate is taken so one time out of four; z is a standard normal number. The difference is read as real less generated, as far as the listing tells. "
+    "An estimate of zero or less is refused: nothing is answered."
 )
-REAL_LINE = "estimate = real + u \N{MULTIPLICATION SIGN} generated"
-REAL_WORDS = "This is taken three times out of four."
+REAL_WORDS = "Three times out of four the estimate e is the real sensitivity r and a part of the generated one, g; u is uniform between 0.015 and 0.06."
+WHY = "Why, and where the 0.575 % come from"
 ARITHMETIC = "Where 0.575 % comes from"
 ARITHMETIC_HEADS = ("Step", "Percent")
 ARITHMETIC_STEPS = {
@@ -149,14 +147,17 @@ APART_HEADS = (
     "Column",
     "Query",
     "Largest value, times",
+    "Epsilon is at least",
+    "Delta is at least",
+    "Answer near, percent",
+    "From the neighbour, percent",
     "Real sensitivity",
     "Of the neighbour",
-    "Answer near the exact one, percent",
-    "From the neighbour, percent",
-    "Epsilon is at least",
-    "At the nominal epsilon, delta is at least",
 )
-APART_NOTE = "The nominal epsilon is {epsilon:g}. With public bounds no event of any two neighbouring tables gives more than the nominal epsilon, with a delta of 0."
+APART_NOTE = (
+    "The nominal epsilon is {epsilon:g}, and delta is what would be needed beside it. With public bounds no event of any two neighbouring tables gives more than the nominal "
+    "epsilon, with a delta of 0."
+)
 APART_NONE = "No column has a value above zero, and there is nothing to show: all estimates may be refused."
 
 # --- the report: what was tried --------------------------------------------------------------------------------------------
@@ -209,12 +210,15 @@ ERRORS_HEADS = (
     "Exact result",
     "Answer",
     "Standard error",
+    "Public bounds",
+    "Generated rows",
     "Estimated sensitivity",
     "Generated sensitivity",
-    "Query on generated rows",
-    "Answer from public bounds",
 )
-ERRORS_NOTE = "Refused estimates give no answer and are in no mean. The standard error is that over generated tables."
+ERRORS_NOTE = (
+    "How far the answer is off, the answer from public bounds, and the query on generated rows; then how far the two sensitivities are from the real one. "
+    "Refused estimates give no answer and are in no mean. The standard error is that over generated tables."
+)
 PLOT = "{column}, {query}: mean absolute errors (not differentially private)"
 PLOT_DESCRIPTION = (
     "How far the answer, the estimated sensitivity and the query on generated rows are off, by number of rows. With all {rows:,} rows the answer is off by "
@@ -245,5 +249,4 @@ NO_BOUNDS = (
 SOURCES = "Where this comes from"
 SOURCE_LISTING = "A published proposal to estimate sensitivities from rows that CTGAN generates, with a listing of its program; the law above is read from that listing."
 SOURCE_CTGAN = "Xu, Skoularidou, Cuesta-Infante, Veeramachaneni: Modeling Tabular Data using Conditional GAN (2019)"
-SOURCE_CTGAN_ADDRESS = "https://arxiv.org/abs/1907.00503"
 SOURCE_SENSITIVITY = "Nissim, Raskhodnikova, Smith: Smooth Sensitivity and Sampling in Private Data Analysis (2007), on why noise may not follow the sensitivity of the table at hand"

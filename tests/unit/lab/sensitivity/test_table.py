@@ -44,7 +44,7 @@ def test_a_mark_of_utf_8_and_windows_line_ends_are_read(tmp_path: Path) -> None:
     assert table.numbers["age"].tolist() == [1, 2]
 
 
-BAD = {
+BAD: dict[str, tuple[str | bytes, str, str]] = {
     "text in numbers": ("age\n1\n2\nMUNRO\n4\n", "people.csv:4", "not numbers, in lines 4"),
     "a number that is none": ("age\n1\n2\nnan\ninf\n5\n6\n7\n", "people.csv:4", "in lines 4, 5"),
     "a number too large to sum": ("age\n1\n2\n1e308\n", "people.csv:4", "not numbers"),
@@ -54,6 +54,7 @@ BAD = {
     "no row": ("age\n", "people.csv", "0 rows"),
     "nothing at all": ("", "people.csv:1", "does not name every column"),
     "a column without a name": ("age,\n1,2\n1,2\n", "people.csv:1", "does not name every column"),
+    "a column whose name moves the cursor": ("age,\x1b[2J\n1,2\n1,2\n", "people.csv:1", "printable"),
     "two columns of one name": ("age,age\n1,2\n3,4\n", "people.csv:1", "same name: age"),
     "a row too short": ("age,town\n1,Ayr\n2\n", "people.csv:3", "1 cells"),
     "an open quotation": ('age,town\n1,"Ayr\n2,Ely\n', "people.csv:3", "not CSV"),

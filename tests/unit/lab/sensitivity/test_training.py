@@ -89,7 +89,8 @@ def test_killed_training_goes_on_as_if_nobody_had_killed_it(
     model: ModuleType, table: Table, whole: Path, tmp_path: Path
 ) -> None:
     """Killed twice, it begins at its checkpoints, says so, and ends with the very same weights; the checkpoint is gone then."""
-    folder, said = tmp_path / "killed", []
+    folder = tmp_path / "killed"
+    said: list[str] = []
     seen: list[int] = []
     for at in (7, 12):
         with pytest.raises(KilledError):
@@ -161,9 +162,9 @@ def test_damaged_model_is_refused_and_nothing_is_executed(
     elif damage == "empty":
         file.write_bytes(b"")
     elif damage == "pickle":
-        np.savez(file, **{"seq.0.fc.weight": np.array([print], dtype=object)})
+        np.savez(file, weight=np.array([print], dtype=object))
     else:
-        np.savez(file, **{"seq.0.fc.weight": np.zeros((2, 2))})
+        np.savez(file, weight=np.zeros((2, 2)))
     with pytest.raises(InvalidRequestError, match="damaged"):
         model.load(table, folder)
 
