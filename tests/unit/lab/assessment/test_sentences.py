@@ -201,7 +201,9 @@ def test_declared_results_are_shown_with_their_mark(tmp_path: Path, standing: St
     words = [block.words for block in section.blocks if isinstance(block, Claim)]
     assert any(str(standing.mark) in each for each in words)
     assert any("not differentially private" in each for each in words)
-    keys = [getattr(block, "key", "") for block in section.blocks]
-    assert {"evaluation-1-figures", "evaluation-1-lines", "evaluation-1-heat"} <= set(keys)
+    annexes = [section for section in assessed.sections if section.key.startswith("annex-1-")]
+    assert [annex.title for annex in annexes] == ["Annex 1: Limit", "Annex 1: Plots of $ and _"]
+    keys = [getattr(block, "key", "") for annex in annexes for block in annex.blocks]
+    assert {"annex-1-figures", "annex-1-lines", "annex-1-heat"} <= set(keys)
     french = " ".join(texts_of(said.document(assessed, language("fr"), lambda _plot: {})))
     assert language("fr")(standing.mark) in french
