@@ -164,7 +164,7 @@ def _settings(chosen: Policy) -> Table:
     rows: list[list[Cell]] = [
         [
             phrase("limit on belief (max_belief)"),
-            chosen.max_belief,
+            Fraction(chosen.max_belief),
             phrase("The most that somebody who begins at even odds may come to believe of one person's language."),
         ],
         [

@@ -78,7 +78,7 @@ def _of_home(log: Log | None, commands: Cited) -> list[Block]:
     return [
         Claim(
             phrase(
-                "By the census agency's log the service {state}; {answers} answers have been charged so far.",
+                "By the census agency's log the service {state}. Answers charged so far: {answers}.",
                 state=state,
                 answers=log.answers,
             ),

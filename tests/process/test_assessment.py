@@ -90,7 +90,7 @@ def test_the_answer_and_the_log_are_in_it(assessed: tuple[Deployment, Outcome, P
     deployment, outcome, _ = assessed
     status = deployment.json("census", "status")
     words = " ".join(claim["words"] for claim in claims(outcome.result))
-    assert f"{status['answers']} answers have been charged" in words
+    assert f"Answers charged so far: {status['answers']}." in words
     assert f"with {status['log_size']} entries" in words
 
 
