@@ -45,6 +45,7 @@ def document(document: Document, t: Language, draw: Draw) -> dict[str, Any]:
         "language": t.code,
         "title": t(document.title),
         "mark": t(document.standing.mark),
+        "mark_head": t(texts.MARK),
         "is_internal": document.standing is Standing.INTERNAL,
         "command_head": t(texts.REPRODUCE_DOCUMENT),
         "command": document.command,
