@@ -71,6 +71,7 @@ _DOCUMENTS = (
     "broker_common/tlog/FORMAT.md",
     "deploy/README.md",
     "docs/lab.md",
+    "docs/lab/assessment.md",
     "docs/lab/sensitivity.md",
     "docs/linkage.md",
     "docs/studies.md",
@@ -384,6 +385,7 @@ def _example_opened_criteria() -> str:
 _BLOCKS: Mapping[str, Callable[[], str]] = {
     "help": _help,
     "help-answers": lambda: _help("researcher", "answers"),
+    "help-assessment": lambda: _help("lab", "assessment"),
     "help-attack": lambda: _help("attack"),
     "help-audit": lambda: f"{_help('audit', 'export')}\n{_help('audit', 'replay')}",
     "problem-codes": _problem_codes,

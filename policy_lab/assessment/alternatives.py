@@ -13,13 +13,13 @@ from broker_common.language import phrase
 from policy_lab.assessment import cited
 from policy_lab.assessment.facts import Facts
 from policy_lab.document import stored
-from policy_lab.document.model import Bars, Block, Caution, Claim, Document, Heat, Lines, Paragraph, Section, Table
+from policy_lab.document.model import Bars, Block, Caution, Claim, Document, Heat, Lines, Section, Table
 from policy_lab.figures.figure import FIGURES
 from policy_lab.figures.policy import CAP
 
 # What is true of every document of a kind, whatever its data were.
 _WHY_NOT: Mapping[str, str] = {
-    "evaluate": phrase(
+    "evaluation": phrase(
         "Noise on each record before it leaves an agency needs no trust in whoever counts; the tables show what that costs. Here the agency that counts "
         "holds the languages anyway, so that noise on the count is enough."
     ),
@@ -121,19 +121,36 @@ def _cap(facts: Facts) -> int:
 
 
 def _included(number: int, document: Document) -> Iterator[Block]:
-    """What an evaluation shows: its cautions, tables and plots, with its standing and its command."""
+    """What was evaluated, and why it was not chosen."""
     yield Claim(
         phrase(
-            "Evaluation {number}: {title}. {mark}", number=number, title=document.title, mark=document.standing.mark
+            "Annex {number} shows an evaluation: {title}. {mark}",
+            number=number,
+            title=document.title,
+            mark=document.standing.mark,
         ),
         document.command,
     )
-    kind = next((key for key in _WHY_NOT if document.key == key or document.key.startswith(f"{key}-")), None)
-    if kind is not None:
-        yield Claim(_WHY_NOT[kind], document.command)
-    for section in document.sections:
-        for block in section.blocks:
-            if isinstance(block, Table | Lines | Bars | Heat):
-                yield replace(block, key=f"evaluation-{number}-{block.key}")
-            elif isinstance(block, Caution | Paragraph):
-                yield block
+    if document.key in _WHY_NOT:
+        yield Claim(_WHY_NOT[document.key], document.command)
+
+
+def annexes(included: Sequence[Document]) -> Iterator[Section]:
+    """What each evaluation shows, section by section."""
+    for number, document in enumerate(included, start=1):
+        for section in document.sections:
+            yield Section(
+                f"annex-{number}-{section.key}",
+                phrase("Annex {number}: {title}", number=number, title=section.title),
+                _named(number, section.blocks),
+                _named(number, section.citizen),
+                _named(number, section.specialist),
+            )
+
+
+def _named(number: int, blocks: Sequence[Block]) -> list[Block]:
+    """The blocks of an annex, told from those of another one."""
+    return [
+        replace(block, key=f"annex-{number}-{block.key}") if isinstance(block, Table | Lines | Bars | Heat) else block
+        for block in blocks
+    ]

@@ -34,5 +34,6 @@ def make_assessment(facts: Facts, included: Sequence[Document], attacks: Attacke
             trials.attacks(attacks),
             remaining.checkpoint(facts, commands),
             remaining.signatures(),
+            *alternatives.annexes(included),
         ],
     )

@@ -34,6 +34,7 @@ def summary(facts: Facts, commands: Cited, verdict: Sequence[Block]) -> Section:
         "summary",
         phrase("In short"),
         [
+            _deployment(facts, commands),
             Claim(
                 phrase(
                     "Nobody who begins at even odds can become surer than {limit:g}% of what the census says of one person's language, whatever they ask, also if the health agency and all researchers work together, under the "
@@ -51,7 +52,6 @@ def summary(facts: Facts, commands: Cited, verdict: Sequence[Block]) -> Section:
             ),
             *_margin(scale),
             *verdict,
-            *_of_log(facts, commands),
         ],
     )
 
@@ -94,17 +94,20 @@ def _margin(scale: int) -> list[Block]:
     ]
 
 
-def _of_log(facts: Facts, commands: Cited) -> list[Block]:
+def _deployment(facts: Facts, commands: Cited) -> Claim:
+    """What the figures are of."""
     if facts.log is None:
-        return []
-    size = facts.log.checkpoint.size
-    return [
-        Claim(
-            phrase("All that is said here of the deployment is as its log stood with {size} entries.", size=size),
-            commands.status,
-            (f'"log_size": {size}',),
+        return Claim(
+            phrase("No census home was named: the policy is the one that 'tripartite init' sets for a new deployment."),
+            f"tripartite init {cited.USUAL}",
+            ("researcher, health, census, auditor",),
         )
-    ]
+    size = facts.log.checkpoint.size
+    return Claim(
+        phrase("All that is said here of the deployment is as its log stood with {size} entries.", size=size),
+        commands.status,
+        (f'"log_size": {size}',),
+    )
 
 
 def policy(facts: Facts, commands: Cited) -> Section:
@@ -161,7 +164,7 @@ def _settings(chosen: Policy) -> Table:
     rows: list[list[Cell]] = [
         [
             phrase("limit on belief (max_belief)"),
-            chosen.max_belief,
+            Fraction(chosen.max_belief),
             phrase("The most that somebody who begins at even odds may come to believe of one person's language."),
         ],
         [

@@ -73,20 +73,12 @@ def scope(facts: Facts, commands: Cited) -> Section:
 
 def _of_home(log: Log | None, commands: Cited) -> list[Block]:
     if log is None:
-        return [
-            Claim(
-                phrase(
-                    "No census home was named: the policy is the one that 'tripartite init' sets for a new deployment."
-                ),
-                f"tripartite init {cited.USUAL}",
-                ("researcher, health, census, auditor",),
-            )
-        ]
+        return []
     state = phrase("has been shut down") if log.is_shut_down else phrase("is serving")
     return [
         Claim(
             phrase(
-                "By the census agency's log the service {state}; {answers} answers have been charged so far.",
+                "By the census agency's log the service {state}. Answers charged so far: {answers}.",
                 state=state,
                 answers=log.answers,
             ),
@@ -198,7 +190,7 @@ def learns() -> Section:
                 phrase(
                     "Census staff who hold the linkage key can tell who stands behind the pseudonyms of a sample: membership is not hidden from them."
                 ),
-                cited.security("**membership is not hidden** from whoever holds the linkage key"),
+                cited.security("**membership is not hidden**"),
                 ("membership is not hidden",),
             ),
         ],

@@ -142,7 +142,10 @@ def signatures() -> Section:
     blocks: list[Block] = [
         Paragraph(phrase("Whoever signs has read the sections on what is not promised and on residual risks.")),
         Table(
-            "signatures", phrase("Signatures"), ("", phrase("Name and role"), phrase("Date"), phrase("Signature")), rows
+            "signatures",
+            phrase("Signatures"),
+            (phrase("Party"), phrase("Name and role"), phrase("Date"), phrase("Signature")),
+            rows,
         ),
     ]
     return Section("signatures", phrase("Signatures"), blocks)

@@ -198,7 +198,7 @@ def attacks(attacked: Attacked | None) -> Section:
                     )
                     for attack in attacked.attacks
                 ],
-                (None, None, None, 0, 0, 6, None),
+                (None, None, None, 0, 0, None, None),
                 phrase(
                     "'Least likely by chance': how often chance alone would do as well as the comparison that came nearest to accusing. Empty where chance has no part."
                 ),

@@ -26,6 +26,10 @@ from policy_lab.document.model import (
 from policy_lab.document.numbers import shown
 from policy_lab.standing import Standing
 
+# A word that is longer may end anywhere.
+_LONGEST_WORD = 18
+# A table of more letters, or more rows, may be broken between two pages.
+_MOST_ON_ONE_PAGE, _MOST_ROWS_TOGETHER = 1500, 14
 # What a renderer makes of a plot, in its own form.
 Draw = Callable[[Plot], dict[str, Any]]
 
@@ -41,6 +45,7 @@ def document(document: Document, t: Language, draw: Draw) -> dict[str, Any]:
         "language": t.code,
         "title": t(document.title),
         "mark": t(document.standing.mark),
+        "mark_head": t(texts.MARK),
         "is_internal": document.standing is Standing.INTERNAL,
         "command_head": t(texts.REPRODUCE_DOCUMENT),
         "command": document.command,
@@ -98,20 +103,31 @@ def _table(block: Table, t: Language) -> dict[str, Any]:
         "heads": heads,
         "rows": rows,
         "numbers": numbers,
-        "widths": [
-            0 if is_number else _width([heads[place], *(row[place] for row in rows)])
-            for place, is_number in enumerate(numbers)
-        ],
+        "widths": _widths(heads, rows, numbers),
+        # Whether it would fill so much of a page that it has to go on on the next one.
+        "is_long": sum(len(cell) for row in rows for cell in row) > _MOST_ON_ONE_PAGE
+        or len(rows) > _MOST_ROWS_TOGETHER,
         # To be filled in by hand.
         "blank": [not any(row[1:]) for row in rows],
         "note": t(block.note),
     }
 
 
-def _width(cells: Sequence[str]) -> float:
-    """How wide a column of texts is beside others: by how long they are, with short ones not squeezed."""
-    length = sum(map(len, cells)) / len(cells)
-    return float(max(length, max(map(len, cells)) / 2, 6) ** 0.6)
+def _widths(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[bool]) -> list[float]:
+    """How wide each column is beside the others: its longest word stays whole, and long texts get more room; 0: as it needs."""
+    if all(numbers):
+        return [0] * len(heads)
+    return [
+        _width(head, [row[place] for row in rows], is_number)
+        for place, (head, is_number) in enumerate(zip(heads, numbers, strict=True))
+    ]
+
+
+def _width(head: str, cells: Sequence[str], is_number: bool) -> float:
+    words = [head.split(), *([cell] if is_number else cell.split() for cell in cells)]
+    longest = max((len(word) for each in words for word in each), default=1)
+    length = sum(map(len, cells)) / max(1, len(cells))
+    return float(max(min(longest, _LONGEST_WORD) + 2, length**0.75))
 
 
 def _is_of_numbers(column: Sequence[object]) -> bool:

@@ -112,8 +112,8 @@ def _read(value: Mapping[str, Any]) -> Document:
 
     def built(thing: Any) -> Any:
         if isinstance(thing, str):
-            found = {code: texts[thing] for code, texts in others.items() if thing in texts}
-            return translated(thing, found) if found else thing
+            # What was the same in every language stays so: somebody's own word is nothing to translate.
+            return translated(thing, {code: texts[thing] for code, texts in others.items() if thing in texts})
         if isinstance(thing, list):
             return [built(each) for each in thing]
         if not isinstance(thing, dict):

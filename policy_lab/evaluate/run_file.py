@@ -27,7 +27,7 @@ from policy_lab.evaluate.run import (
 )
 from policy_lab.mechanisms.limits import LEAST_EPSILON, MOST_EPSILON
 from policy_lab.mechanisms.neighbours import Neighbours
-from policy_lab.standing import Standing
+from policy_lab.standing import DECLARABLE, Standing
 
 _MOST_EPSILONS = 20
 _DELTAS = (1e-30, 0.1)
@@ -109,7 +109,7 @@ class _Reader:
         )
 
     def _standing(self, items: Mapping[str, yaml.Node]) -> Standing:
-        known = [each.value for each in Standing if each is not Standing.NO_DATA]
+        known = [each.value for each in DECLARABLE]
         if "standing" not in items:
             return Standing.INTERNAL
         return Standing(self._file.choice(items["standing"], phrase("standing"), known))

@@ -18,7 +18,7 @@ from broker_common.cli import CommandInterrupted, Progress, Whole, emit, json_op
 from broker_common.errors import InvalidRequestError
 from broker_common.language import language_of_environment, phrase, said
 from policy_lab.sensitivity import texts
-from policy_lab.standing import Standing
+from policy_lab.standing import DECLARABLE, Standing
 
 if TYPE_CHECKING:
     from policy_lab.sensitivity.model import Model, Training
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
-_STANDINGS = tuple(each.value for each in Standing if each is not Standing.NO_DATA)
+_STANDINGS = tuple(each.value for each in DECLARABLE)
 _MOST_ROWS = 20_000_000
 _MOST_SAMPLES = 1000
 _MOST_REPETITIONS = 1_000_000

@@ -1,0 +1,110 @@
+"""A document of the policy lab in a real browser: on a screen of any width, in both colours, and on paper."""
+
+from __future__ import annotations
+
+import io
+import re
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pypdf
+import pytest
+from fakes.chromium import RULES
+from fakes.lab_document import document
+
+from broker_common.language import LANGUAGES, language
+from policy_lab.assessment.assessment import make_assessment
+from policy_lab.assessment.facts import Facts, usual_policy
+from policy_lab.document import page as html
+from policy_lab.document.model import Document
+
+pytest.importorskip("playwright.sync_api", reason="no browser here: 'make test-browser' installs one")
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page
+
+
+def documents() -> dict[str, Document]:
+    """One with every kind of block, and an assessment."""
+    return {
+        "sample": document(),
+        "assessment": make_assessment(
+            Facts(usual_policy(), 1_750_000_000_000), [], None, "tripartite lab assessment --out DIR"
+        ),
+    }
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Each document as a file, in each language."""
+    folder = tmp_path_factory.mktemp("documents")
+    made = {}
+    for name, shown in documents().items():
+        for code in LANGUAGES:
+            file = folder / f"{name}-{code}.html"
+            file.write_text(html.page(shown, language(code)), "utf-8")
+            made[f"{name}-{code}"] = file
+    return made
+
+
+@pytest.fixture(params=["light", "dark"])
+def shown(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Page]:
+    """A reader in each colour; the page asks for nothing but itself, and complains of nothing."""
+    context = browser.new_context(color_scheme=request.param)
+    opened = context.new_page()
+    problems: list[str] = []
+    opened.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    opened.on(
+        "request",
+        lambda asked: (
+            problems.append(asked.url[:80]) if not asked.url.startswith(("file:", "data:image/svg")) else None
+        ),
+    )
+    yield opened
+    context.close()
+    assert problems == []
+
+
+def test_no_document_breaks_a_rule_of_accessibility(shown: Page, files: dict[str, Path]) -> None:
+    """Axe finds nothing, on a telephone and on a desk, and nothing scrolls sideways but boxes of their own."""
+    found: list[Any] = []
+    for name, file in files.items():
+        for width in (320, 1280):
+            shown.set_viewport_size({"width": width, "height": 900})
+            shown.goto(file.as_uri())
+            found += [
+                (name, width, each["id"], each["nodes"][0]["html"])
+                for each in Axe().run(shown, options=RULES).response["violations"]
+            ]
+            assert shown.evaluate("document.documentElement.scrollWidth") == width, name
+    assert found == []
+
+
+def test_every_sheet_of_paper_has_the_mark(shown: Page, files: dict[str, Path]) -> None:
+    """Printed from the browser, from whichever colours: the mark at the head of each sheet, both explanations open, light plots."""
+    for name, file in files.items():
+        shown.goto(file.as_uri())
+        reader = pypdf.PdfReader(io.BytesIO(shown.pdf(format="Letter")))
+        mark = squeezed(shown.locator(".mark").inner_text())
+        texts = [squeezed(sheet.extract_text()) for sheet in reader.pages]
+        assert len(texts) > 1
+        assert [number for number, text in enumerate(texts) if mark not in text] == [], name
+    shown.goto(files["sample-en"].as_uri())
+    printed = squeezed("".join(each.extract_text() for each in pypdf.PdfReader(io.BytesIO(shown.pdf())).pages))
+    assert squeezed("A sentence for specialists.") in printed
+
+
+def test_a_plot_is_shown_in_the_colours_of_its_page(shown: Page, files: dict[str, Path]) -> None:
+    """One of the two images is seen, and read, at a time; on paper it is the light one."""
+    shown.goto(files["sample-en"].as_uri())
+    is_dark = shown.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+    images = shown.locator("#lines img")
+    assert [each.is_visible() for each in images.all()] == [not is_dark, is_dark]
+    shown.emulate_media(media="print")
+    assert [each.is_visible() for each in images.all()] == [True, False]
+
+
+def squeezed(text: str) -> str:
+    """A text without white space, and with two letters where a font has one sign for them."""
+    return re.sub(r"\s", "", unicodedata.normalize("NFKC", text))

@@ -1,0 +1,138 @@
+"""`lab assessment` of a test deployment: every command that it names is run, and shows what its sentence says."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.deployment import PROGRAM, Deployment, Outcome, make, run_here
+
+ROOT = Path(__file__).parents[2]
+# What a checkout has, and an installed program has not: run there.
+OF_SOURCE = ("pytest ", "grep ")
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def assessed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Deployment, Outcome, Path]:
+    """A deployment that has given an answer, and its assessment with one attack."""
+    folder = tmp_path_factory.mktemp("assessed")
+    deployment = make(folder / "deployment", accounting="per_person")
+    with deployment.nodes():
+        deployment.ask("age >= 65")
+        deployment.wait_until_closed()
+    words = ("--out", folder / "out", "--home", deployment.home("census"), "--attack", "average", "--rounds", "1")
+    return deployment, run_here("lab", "assessment", *words, "--json"), folder
+
+
+def claims(value: Any) -> Iterator[dict[str, Any]]:
+    """Every sentence with a command of a document."""
+    if isinstance(value, dict):
+        if value.get("type") == "claim":
+            yield value
+        for each in value.values():
+            yield from claims(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from claims(each)
+
+
+def test_every_command_shows_what_its_sentence_says(assessed: tuple[Deployment, Outcome, Path]) -> None:
+    """Each is run as it is printed: it succeeds, and its output holds the figures.
+
+    A test that is cited is not run here, because it is run by itself: it is looked for, and has to be there.
+    """
+    _, outcome, folder = assessed
+    shown = list(claims(outcome.result))
+    commands = {claim["command"] for claim in shown}
+    assert len(commands) >= 30
+    cited = sorted(command for command in commands if command.startswith("pytest "))
+    outputs = dict.fromkeys(cited, found(cited))
+    outputs |= {command: output_of(command, folder) for command in sorted(commands - set(cited))}
+    missing = [
+        (claim["words"], claim["command"], figure)
+        for claim in shown
+        for figure in claim["shows"]
+        if figure not in outputs[claim["command"]]
+    ]
+    assert missing == []
+
+
+def found(cited: Sequence[str]) -> str:
+    """The tests that are cited, looked for all at once: there is an error if one is missing."""
+    return output_of(f"pytest --collect-only -q -n 0 {' '.join(each.removeprefix('pytest ') for each in cited)}", ROOT)
+
+
+def output_of(command: str, folder: Path) -> str:
+    """What a command prints; it must not fail."""
+    of_source = command.startswith(OF_SOURCE)
+    path = f"{Path(PROGRAM).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["/bin/sh", "-c", command],
+        cwd=ROOT if of_source else folder,
+        env={**os.environ, "PATH": path, "TRIPARTITE_LANG": "en"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def test_the_answer_and_the_log_are_in_it(assessed: tuple[Deployment, Outcome, Path]) -> None:
+    """What it says of the deployment is what the deployment says of itself."""
+    deployment, outcome, _ = assessed
+    status = deployment.json("census", "status")
+    words = " ".join(claim["words"] for claim in claims(outcome.result))
+    assert f"Answers charged so far: {status['answers']}." in words
+    assert f"with {status['log_size']} entries" in words
+
+
+def test_nothing_of_it_depends_on_who_was_in_a_sample(assessed: tuple[Deployment, Outcome, Path]) -> None:
+    """Figures about people are for the agency's staff: how many were charged stands nowhere in what is handed on."""
+    deployment, outcome, _ = assessed
+    charged = deployment.json("census", "status")["people_charged"]
+    assert charged > 100
+    assert str(charged) not in outcome.stdout
+
+
+def test_the_command_of_the_document_makes_it_again(assessed: tuple[Deployment, Outcome, Path]) -> None:
+    """It names every option that matters."""
+    _, outcome, folder = assessed
+    words = shlex.split(outcome.result["command"])
+    assert words[:3] == ["tripartite", "lab", "assessment"]
+    again = run_here(*words[1:], "--json")
+    assert [section["key"] for section in again.result["sections"]] == [
+        section["key"] for section in outcome.result["sections"]
+    ]
+    assert (folder / "out/fr/report.pdf").is_file()
+
+
+def test_a_policy_without_a_deployment_is_the_one_that_init_sets(tmp_path: Path) -> None:
+    """Without a home the figures are reproduced by the deployment that the first command makes."""
+    outcome = run_here(
+        "lab", "assessment", "--out", tmp_path / "out", "--without-attacks", "--language", "en", "--json"
+    )
+    shown = [claim for claim in claims(outcome.result) if " TEST" in claim["command"]]
+    assert shown[0]["command"] == "tripartite init TEST"
+    for claim in shown:
+        output = output_of(claim["command"], tmp_path) if claim["command"] != "tripartite init TEST" else ""
+        output = output or made(tmp_path)
+        assert all(figure in output for figure in claim["shows"]), claim
+
+
+def made(folder: Path) -> str:
+    """What `tripartite init TEST` prints, once; the figures do not depend on how many people are made up."""
+    return (folder / "init").read_text("utf-8") if (folder / "init").exists() else _init(folder)
+
+
+def _init(folder: Path) -> str:
+    printed = output_of("tripartite init TEST", folder)
+    (folder / "init").write_text(printed, "utf-8")
+    return printed

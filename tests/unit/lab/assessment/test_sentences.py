@@ -1,0 +1,209 @@
+"""The sentences of an assessment, whatever the policy: in both languages, with commands that there are, and true of the policy."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import msgspec
+import pytest
+from fakes.lab_document import document, sentences_of_page, texts_of
+
+from broker_common.errors import BrokerError, InvalidRequestError
+from broker_common.language import LANGUAGES, language
+from broker_common.privacy.policy import Policy
+from policy_lab.assessment.alternatives import read_included
+from policy_lab.assessment.assessment import make_assessment
+from policy_lab.assessment.facts import Checkpoint, Facts, Log, Party, usual_policy
+from policy_lab.assessment.trials import read_attacks
+from policy_lab.document import page, said, stored
+from policy_lab.document.model import Caution, Claim, Document, Table
+from policy_lab.standing import Standing
+
+ROOT = Path(__file__).parents[4]
+MADE_MS = 1_750_000_000_000
+POLICIES = {
+    "per person": usual_policy(),
+    "strict": msgspec.structs.replace(usual_policy(), accounting="strict"),
+    "household": msgspec.structs.replace(usual_policy(), subject="household"),
+    "by address": msgspec.structs.replace(usual_policy(), subject="household", linkage="household"),
+    "another limit": msgspec.structs.replace(usual_policy(), max_belief="0.6543", scales=(40, 300)),
+    "an end": msgspec.structs.replace(usual_policy(), max_answers=7, researcher_answers=0),
+}
+ATTACKS = """{"attack": "all", "held": %s, "seed": 1, "deployment": null, "false_alarm": 1e-06, "plot": null, "attacks": [
+{"attack": "race", "held": true, "answers": 60, "findings": [{"name": "raced_units", "kind": "within", "held": true}]},
+{"attack": "average", "held": %s, "answers": 15, "findings": [
+  {"name": "retry", "kind": "same", "held": true}, {"name": "average_error", "p_value": 0.25, "held": %s}]}]}"""
+
+
+def log_of(policy: Policy, highest: str = "") -> Log:
+    """A log that says little."""
+    key = "census.example+1+AAAA"
+    note = f"census.example\n7\n{'A' * 43}=\n\n— census.example {'B' * 90}\n"
+    return Log(
+        home=Path("homes/the census"),
+        release="2011",
+        answers=3,
+        is_shut_down=False,
+        policy_hash="ab" * 32,
+        policy_key="cd" * 8,
+        highest_belief=highest or policy.max_belief,
+        parties=(Party("census", "census-agency", "01" * 32), Party("researcher", "researcher-1", "02" * 32)),
+        checkpoint=Checkpoint("census.example", 7, note, key),
+    )
+
+
+def assessment_of(policy: Policy, *, highest: str = "") -> Document:
+    """Of a deployment with this policy, without attacks."""
+    return make_assessment(
+        Facts(policy, MADE_MS, log_of(policy, highest)), [], None, "tripartite lab assessment --out DIR"
+    )
+
+
+def claims_of(shown: Document) -> Iterator[Claim]:
+    """Its sentences with a command."""
+    yield from (block for section in shown.sections for block in section.blocks if isinstance(block, Claim))
+
+
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+def test_every_sentence_of_the_threat_model_is_there(policy: Policy) -> None:
+    """What an assessment takes from SECURITY.md and ARGUMENT.md stands in them, and tests that it cites exist."""
+    shown = assessment_of(policy)
+    found = 0
+    for claim in claims_of(shown):
+        words = shlex.split(claim.command)
+        if words[0] == "grep":
+            lines = [line for line in (ROOT / words[3]).read_text("utf-8").splitlines() if words[2] in line]
+            assert lines, claim.command
+            assert all(any(figure in line for line in lines) for figure in claim.shows), claim
+            found += 1
+        elif words[0] == "pytest":
+            file, _, name = words[1].partition("::")
+            source = (ROOT / file).read_text("utf-8")
+            assert re.search(rf"def {name or 'test_'}", source), claim.command
+            found += 1
+    assert found >= 20
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+def test_every_policy_is_assessed_in_both_languages(policy: Policy, code: str) -> None:
+    """Sentences and figures fit any policy that may be adopted; in French nothing is left in English."""
+    shown = assessment_of(policy)
+    t = language(code)
+    html = sentences_of_page(page.page(shown, t))
+    texts = list(texts_of(said.document(shown, t, lambda _plot: {})))
+    assert all(re.sub(r"\s+", " ", text).strip() in html for text in texts)
+    if code == "fr":
+        english = list(texts_of(said.document(shown, language("en"), lambda _plot: {})))
+        # Names, numbers and commands are the same in both.
+        same = {one for one, other in zip(english, texts, strict=True) if one == other and " " in one}
+        assert {text for text in same if re.search("[a-z]", text)} <= {log_of(policy).checkpoint.note.splitlines()[4]}
+
+
+def test_what_is_said_of_accounting_is_said_of_this_one() -> None:
+    """A strict service is never told that other people's questions may go on, nor one per person that it shuts down for all."""
+    words = {
+        name: " ".join(claim.words for claim in claims_of(assessment_of(policy))) for name, policy in POLICIES.items()
+    }
+    assert "every answer is charged to everybody" in words["strict"]
+    assert "an answer is charged to the people in its sample" in words["per person"]
+    assert "an answer costs a household as much as it has people in the sample" in words["household"]
+    assert "proved to an auditor on site" not in words["strict"]
+    assert "moves to another household" in words["household"]
+    assert "moves to another household" not in words["per person"]
+
+
+def test_a_limit_that_was_higher_once_is_said_on_the_first_page() -> None:
+    """What was asked under it counts for ever: an assessment that named the present limit alone would promise too much."""
+    policy = POLICIES["another limit"]
+    first = assessment_of(policy, highest="0.8").sections[0]
+    cautions = [block.words for block in first.blocks if isinstance(block, Caution)]
+    assert any("80%" in words and "65.43%" in words for words in cautions)
+    calm = assessment_of(policy).sections[0]
+    assert not any("earlier policy" in block.words for block in calm.blocks if isinstance(block, Caution))
+
+
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+def test_no_figure_understates(policy: Policy) -> None:
+    """Each limit in the table of beliefs is at least the exact one, and by less than the last digit."""
+    (table,) = (
+        block
+        for section in assessment_of(policy).sections
+        for block in section.blocks
+        if isinstance(block, Table) and block.key == "beliefs"
+    )
+    param = Fraction(policy.max_belief) / (1 - Fraction(policy.max_belief))
+    for prior, low, high in table.rows:
+        assert isinstance(prior, Fraction)
+        assert isinstance(low, Fraction)
+        assert isinstance(high, Fraction)
+        share = prior / 100
+        most, least = param * share / (param * share + 1 - share), share / (share + param * (1 - share))
+        assert 0 <= high / 100 - most < Fraction(1, 10**5)
+        assert 0 <= least - low / 100 < Fraction(1, 10**5)
+
+
+def attacks_file(folder: Path, text: str) -> Path:
+    """A file with this text."""
+    (folder / "attacks.json").write_text(text, "utf-8")
+    return folder / "attacks.json"
+
+
+@pytest.mark.parametrize(
+    ("held", "first"), [("true", "no promise was broken"), ("false", "1 of 2 attacks broke a promise")]
+)
+def test_a_broken_promise_stands_on_the_first_page(tmp_path: Path, held: str, first: str) -> None:
+    """Verdicts are shown as they were, and the first page says the worst of them."""
+    attacked = read_attacks(attacks_file(tmp_path, ATTACKS % (held, held, held)))
+    policy = usual_policy()
+    shown = make_assessment(Facts(policy, MADE_MS), [], attacked, "x")
+    words = " ".join(block.words for block in shown.sections[0].blocks if not isinstance(block, Table))  # type: ignore[union-attr]
+    assert first in words
+    (section,) = (section for section in shown.sections if section.key == "attacks")
+    (table,) = (block for block in section.blocks if isinstance(block, Table))
+    assert [(row[0], row[3], row[4], row[5]) for row in table.rows] == [("race", 60, 1, None), ("average", 15, 2, 0.25)]
+    assert [row[6] for row in table.rows] == ["kept", "kept" if held == "true" else "BROKEN"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"attacks": []}', (ATTACKS % (("true",) * 3)).replace('"race"', '"rice"'), '{"attack": "race"}'],
+)
+def test_what_is_no_attack_is_refused(tmp_path: Path, text: str) -> None:
+    """A file of something else ends in a sentence that says what to give."""
+    with pytest.raises(InvalidRequestError) as refused:
+        read_attacks(attacks_file(tmp_path, text))
+    assert "tripartite attack all --json" in str(refused.value.hint)
+
+
+def test_internal_results_are_never_included(tmp_path: Path) -> None:
+    """What was computed from a data file that nobody declared may not be handed on; the refusal says what to declare."""
+    stored.write(replace(document(), sections=document().sections[:1]), tmp_path / "out", language("en"))
+    with pytest.raises(BrokerError) as refused:
+        read_included([tmp_path / "out"])
+    assert refused.value.code == "RESULTS_INTERNAL"
+    assert "standing: public" in refused.value.hint
+
+
+@pytest.mark.parametrize("standing", [Standing.PUBLIC, Standing.SYNTHETIC])
+def test_declared_results_are_shown_with_their_mark(tmp_path: Path, standing: Standing) -> None:
+    """An included evaluation has its standing, its command, its tables and its plots, and why it was not chosen."""
+    shown = replace(document(standing), key="sensitivity")
+    stored.write(shown, tmp_path / "out", language("en"))
+    included = read_included([tmp_path / "out"])
+    assessed = make_assessment(Facts(usual_policy(), MADE_MS), included, None, "x")
+    (section,) = (section for section in assessed.sections if section.key == "alternatives")
+    words = [block.words for block in section.blocks if isinstance(block, Claim)]
+    assert any(str(standing.mark) in each for each in words)
+    assert any("not differentially private" in each for each in words)
+    annexes = [section for section in assessed.sections if section.key.startswith("annex-1-")]
+    assert [annex.title for annex in annexes] == ["Annex 1: Limit", "Annex 1: Plots of $ and _"]
+    keys = [getattr(block, "key", "") for annex in annexes for block in annex.blocks]
+    assert {"annex-1-figures", "annex-1-lines", "annex-1-heat"} <= set(keys)
+    french = " ".join(texts_of(said.document(assessed, language("fr"), lambda _plot: {})))
+    assert language("fr")(standing.mark) in french
