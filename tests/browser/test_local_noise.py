@@ -23,7 +23,7 @@ from policy_lab.site.explainer import explainer_file, file_name
 
 pytest.importorskip("playwright.sync_api", reason="no browser here: 'make test-browser' installs one")
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Response, expect
 
 PATIENCE_MS = 1000 * PATIENCE_SECONDS
 # The places of the slider.
@@ -136,8 +136,8 @@ def test_the_page_could_send_nothing_if_it_tried(browser: Browser, site: LabSite
         context = browser.new_context()
         page = context.new_page()
         page.goto(address)
-        heard: list[str] = []
-        page.on("response", lambda response: heard.append(response.url))
+        heard: list[Response] = []
+        page.on("response", heard.append)
         refused = page.evaluate(
             "async () => {"
             "const refused = new Promise(done => document.addEventListener('securitypolicyviolation', done, { once: true }));"
