@@ -17,6 +17,7 @@ from broker_common.privacy.accounting import answers_left, cap_units, param_of, 
 from broker_common.privacy.belief import belief_of_units
 from broker_common.privacy.table_laplace import margin
 from policy_lab.document.model import Table
+from policy_lab.document.said import name_of
 from policy_lab.figures.figure import Figure
 from policy_lab.site.pages import SHOWN
 
@@ -301,9 +302,9 @@ def leave_out_plots(page: Page) -> None:
     page.route("**/plots/**", lambda route: route.fulfill(body=empty, content_type="image/svg+xml"))
 
 
-def shown_rows(page: Page, key: str) -> list[list[str]]:
+def shown_rows(page: Page, selector: str) -> list[list[str]]:
     """The texts of a table's cells."""
-    rows: list[list[str]] = page.locator(f"#{key} tbody tr").evaluate_all(
+    rows: list[list[str]] = page.locator(f"{selector} tbody tr").evaluate_all(
         "rows => rows.map(row => [...row.cells].map(cell => cell.textContent.trim()))"
     )
     return rows
@@ -319,7 +320,7 @@ def test_tables_on_pages_are_those_of_the_figures(page: Page, site: LabSite, key
         page.goto(f"{site.address}/figures/{key}?{query}")
         for table in figure.draw(figure.values(given)).blocks:
             if isinstance(table, Table):
-                assert_same(shown_rows(page, table.key), table)
+                assert_same(shown_rows(page, f"#{name_of(table.key)}"), table)
 
 
 def assert_same(shown: list[list[str]], table: Table) -> None:
@@ -342,7 +343,7 @@ def test_figure_7_on_the_page_is_the_product_s_own_accounting(page: Page, site: 
     leave_out_plots(page)
     page.goto(f"{site.address}/figures/tradeoff?cap={cap}&scale={scale}&answers=17")
     units = cap_units(param_of(Fraction(cap, 100)))
-    rows = {row[0]: row for row in shown_rows(page, "by_scale")}
+    rows = {row[0]: row for row in shown_rows(page, "#drawn")}
     assert str(scale) in rows
     for shown_scale, row in rows.items():
         b = int(shown_scale)
