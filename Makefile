@@ -39,8 +39,8 @@ CHROMIUM = $(shell command -v chromium)
 test-browser: setup browser ## the pages in a real browser, which is installed where it is missing
 	$(BIN)/pytest -n 0 tests/browser
 
-screenshot: setup browser ## the picture of the public face in the README, of made-up people
-	PYTHONPATH=tests $(BIN)/python -m browser.screenshot docs/census-dashboard.png
+screenshot: setup browser ## the pictures in the README and docs/lab/pages.md, of made-up people
+	PYTHONPATH=tests $(BIN)/python -m browser.screenshot docs/census-dashboard.png docs/lab/pages.png
 
 PROMTOOL = $(shell command -v promtool)
 check-alerts: ## every alert of deploy/monitoring fires once, and not on a healthy node

@@ -35,8 +35,8 @@ from health_node import texts as health_texts
 from policy_lab.assessment import texts as assessment_texts
 from policy_lab.document import texts as document_texts
 from policy_lab.evaluate import texts as evaluate_texts
-from policy_lab.site import texts as site_texts
 from policy_lab.sensitivity import texts as sensitivity_texts
+from policy_lab.site import texts as site_texts
 from policy_lab.survey import texts as survey_texts
 from policy_lab.tables import texts as table_texts
 from researcher_node import estimate_texts

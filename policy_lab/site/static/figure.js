@@ -69,7 +69,8 @@
     if (isOutdated) { isOutdated = false; ask(); }
   };
 
-  form.addEventListener("input", (event) => {
+  // The choice of a reader belongs to the form and stands outside it.
+  document.addEventListener("input", (event) => {
     if (event.target.type === "range") showNumber(event.target);
     clearTimeout(waiting);
     // Who an explanation is for changes nothing that is drawn.
