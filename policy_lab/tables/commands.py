@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 import click
 from click.core import ParameterSource
 
-from broker_common.cli import Whole, emit, json_option, say
+from broker_common.cli import Progress, Whole, emit, json_option, say
 from broker_common.errors import InvalidRequestError
 from broker_common.language import language_of_environment, phrase, said
 from policy_lab.standing import DECLARABLE, Standing, write_private
@@ -132,7 +132,7 @@ def table(
         uniform=None if uniform is None else _uniform(uniform),
         as_published=as_published,
     )
-    cells = cells_of(question, file)
+    cells = cells_of(question, file, Progress(texts.READING))
     if cells.clamped:
         say(said(texts.CUT_SAID, n=cells.clamped))
     if is_release:

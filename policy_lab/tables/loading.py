@@ -15,20 +15,20 @@ from policy_lab.tables import texts
 from policy_lab.tables.cells import Cells, tabulated
 from policy_lab.tables.plan import Bounds
 from policy_lab.tables.question import Question
-from policy_lab.tables.reading import EMPTY, Columns, read
+from policy_lab.tables.reading import EMPTY, Columns, Done, read
 
 # More than anybody reads; a column of identifiers has more.
 _MOST_CELLS = 2500
 
 
-def cells_of(question: Question, path: Path) -> Cells:
+def cells_of(question: Question, path: Path, progress: Done | None = None) -> Cells:
     """The table's cells.
 
     Raises:
         InvalidRequestError: FILE_UNUSABLE, INVALID_VALUE.
     """
     named = [question.rows, question.columns, question.value, *(column for column, _ in question.where)]
-    columns = read(path, list(dict.fromkeys(name for name in named if name)))
+    columns = read(path, list(dict.fromkeys(name for name in named if name)), progress)
     size = len(columns.places)
     kept = np.ones(size, dtype=bool)
     for column, value in question.where:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+import io
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,9 @@ from policy_lab.tables import texts
 _PARQUET = frozenset({".parquet", ".pq"})
 _SHOWN_LINES = 5
 EMPTY = "(empty)"
+_LARGE_BYTES = 4 << 20
+_PROGRESS_LINES = 10_000
+Done: TypeAlias = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +58,23 @@ class Columns:
         return np.array(found, dtype=np.float64)
 
 
-def read(path: Path, names: Sequence[str]) -> Columns:
-    """These columns of the file.
+def read(path: Path, names: Sequence[str], progress: Done | None = None) -> Columns:
+    """These columns of the file; `progress` is told how many bytes of a large CSV file are read, and of how many.
 
     Raises:
         InvalidRequestError: FILE_UNUSABLE, INVALID_VALUE.
     """
     try:
-        return _parquet(path, names) if path.suffix.lower() in _PARQUET else _csv(path, names)
+        return _parquet(path, names) if path.suffix.lower() in _PARQUET else _csv(path, names, progress)
     except OSError as error:
         raise InvalidRequestError(
             "FILE_UNUSABLE", file=str(path), problem=error.strerror or type(error).__name__
         ) from None
 
 
-def _csv(path: Path, names: Sequence[str]) -> Columns:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        lines = csv.reader(file, strict=True)
+def _csv(path: Path, names: Sequence[str], progress: Done | None) -> Columns:
+    with path.open("rb") as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
+        lines = csv.reader(_lines(text, file, progress), strict=True)
         try:
             head = next(lines, None)
             if not head:
@@ -82,6 +87,17 @@ def _csv(path: Path, names: Sequence[str]) -> Columns:
             _refuse(path, phrase(texts.NOT_UTF_8, line=lines.line_num + 1), phrase(texts.UTF_8_REMEDY))
     places = [line for line, _ in rows]
     return Columns(str(path), {name: [row[at] for _, row in rows] for at, name in enumerate(names)}, places, False)
+
+
+def _lines(text: Iterable[str], file: BinaryIO, progress: Done | None) -> Iterator[str]:
+    """The file's lines. A small file is read before anybody would look how far it is."""
+    size = os.fstat(file.fileno()).st_size
+    for number, line in enumerate(text):
+        if progress is not None and size > _LARGE_BYTES and number % _PROGRESS_LINES == 0:
+            progress(file.tell(), size)
+        yield line
+    if progress is not None and size > _LARGE_BYTES:
+        progress(size, size)
 
 
 def _rows(path: Path, lines: Any, width: int, wanted: Sequence[int]) -> Iterator[tuple[int, Sequence[str]]]:

@@ -237,5 +237,6 @@ EXACT_SOURCE = (
     "C. L. Canonne, G. Kamath and T. Steinke, The Discrete Gaussian for Differential Privacy, 2020: the exact sampler."
 )
 
+READING = "Reading the file"
 CUT_SAID = "{n} values lie beyond the bounds and were cut to them."
 DONE = "{text}\n\n{n} files are in {folder}; only their owner may read them."

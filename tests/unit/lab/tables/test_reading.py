@@ -97,3 +97,18 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     """A folder, too."""
     assert "No such file" in refusal(tmp_path / "none.csv")
     assert "Is a directory" in refusal(tmp_path)
+
+
+def test_a_large_file_says_how_far_it_is(tmp_path: Path) -> None:
+    """From its beginning to its end, and a small one nothing."""
+    large, small = tmp_path / "large.csv", tmp_path / "small.csv"
+    large.write_text("income\n" + "1234567\n" * 600_000)
+    small.write_text("income\n1\n")
+    told: list[tuple[int, int]] = []
+    assert len(read(large, ["income"], lambda *done: told.append(done)).places) == 600_000
+    size = large.stat().st_size
+    assert told == sorted(told)
+    assert (len(told) > 20, told[-1], {total for _, total in told}) == (True, (size, size), {size})
+    told.clear()
+    read(small, ["income"], lambda *done: told.append(done))
+    assert told == []
