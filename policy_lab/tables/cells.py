@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from math import fsum
 
 import numpy as np
 from numpy.typing import NDArray
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cells:
     """Who is where. A table has `rows` by `columns`; one of them or both may be the single empty label."""
 
@@ -27,32 +28,32 @@ class Cells:
     # Whether a row may be in no cell, or in a label that nobody has.
     is_part: bool = False
 
-    @property
+    @cached_property
     def labels(self) -> Sequence[tuple[str, str]]:
         """The row's and the column's label of each cell."""
         return [(row, column) for row in self.rows for column in self.columns]
 
-    @property
+    @cached_property
     def names(self) -> Sequence[str]:
         """One name for each cell."""
         return [" / ".join(label for label in pair if label) for pair in self.labels]
 
-    @property
+    @cached_property
     def members(self) -> Sequence[int]:
         """How many rows are in each cell."""
         return [len(part) for part in self.parts]
 
-    @property
+    @cached_property
     def size(self) -> int:
         """How many rows the file has, those outside the table too."""
         return sum(self.members) + self.outside
 
-    @property
+    @cached_property
     def totals(self) -> Sequence[float]:
         """The sum of each cell's values, correctly rounded."""
         return [fsum(part.tolist()) for part in self.parts]
 
-    @property
+    @cached_property
     def ranges(self) -> Sequence[tuple[Fraction, Fraction]]:
         """The smallest and the largest value of each cell; zeros for an empty one."""
         return [
@@ -60,7 +61,7 @@ class Cells:
             for part in self.parts
         ]
 
-    @property
+    @cached_property
     def largest(self) -> Fraction:
         """The largest size of any value."""
         return max(max(abs(low), abs(high)) for low, high in self.ranges)

@@ -40,9 +40,10 @@ def _figures(question: Question, cells: Cells) -> Table:
         phrase(texts.PRINTED_GAIN, largest=float(largest)),
         *(texts.CORRECT_SENSITIVITY, texts.CORRECT_RATIO, texts.REAL_ALONE),
     ]
+    within, alone = change.within, change.alone
     rows: list[list[Cell]] = []
     for at, (name, total) in enumerate(zip(named(cells), cells.totals, strict=True)):
-        printed, correct = change.within[at], change.alone[at]
+        printed, correct = within[at], alone[at]
         rows.append(
             [
                 *(name, printed, percent(printed, total), largest / printed if printed else None),

@@ -48,6 +48,7 @@ def _figures(question: Question, plan: Plan, noisy: Noisy, cells: Cells) -> Tabl
     per_member = question.statistic == "average" and plan.counts_are_public
     heads = [texts.CELL, texts.MEMBERS, texts.EXACT, texts.ALONE, texts.SCALE, texts.RELATIVE]
     heads += [texts.OF_AVERAGE] * per_member + [texts.GAIN] * with_gain
+    compared = baseline(question, cells)
     rows: list[list[Cell]] = []
     for at, name in enumerate(named(cells)):
         members, scale = cells.members[at], noisy.scales[at]
@@ -55,7 +56,7 @@ def _figures(question: Question, plan: Plan, noisy: Noisy, cells: Cells) -> Tabl
         if per_member:
             row.append(alone[at] / members if members else None)
         if with_gain:
-            row.append(baseline(question, cells) / alone[at] if alone[at] else None)
+            row.append(compared / alone[at] if alone[at] else None)
         rows.append(row)
     digits = [None, None, 2 if is_total else None, 2, 2, 2, *[3] * (per_member + with_gain)]
     caption = texts.OF_TOTALS if is_total else texts.OF_COUNTS
@@ -73,16 +74,21 @@ def _remarks(question: Question, plan: Plan, cells: Cells) -> Iterator[Block]:
         yield _whole(plan, cells)
     if question.statistic == "average":
         yield Paragraph(_of_averages(plan))
-    if question.rule == "bootstrap" and question.statistic != "count" and any(change.alone):
-        if question.bounds is None:
+    if question.rule == "bootstrap" and any(change.alone):
+        if question.statistic == "count":
+            yield Paragraph(phrase(texts.NO_GAIN_OF_COUNTS))
+        elif question.bounds is None:
             yield Paragraph(phrase(texts.NO_GAIN, largest=float(cells.largest)))
         else:
             yield Paragraph(phrase(texts.GAIN_OF_BOUNDS))
 
 
 def _whole(plan: Plan, cells: Cells) -> Block:
-    whole = float(plan.main.change.whole)
-    across = plan.main.change.across
+    if plan.statistic == "count":
+        return Paragraph(phrase(texts.WHOLE_COUNT, whole=float(plan.main.change.whole)))
+    whole, across = float(plan.main.change.whole), plan.main.change.across
+    if plan.rule == "laplace":
+        return Paragraph(phrase(texts.WHOLE_ANY, whole=whole))
     first, second = sorted(range(len(across)), key=across.__getitem__, reverse=True)[:2]
     return Paragraph(phrase(texts.WHOLE, whole=whole, first=cells.names[first], second=cells.names[second]))
 

@@ -135,6 +135,17 @@ def test_the_published_mean_income(epsilon: str, answer: float) -> None:
     assert table(document, "answers")["average"] == [answer]
 
 
+@pytest.mark.parametrize("rule", ["laplace", "bootstrap"])
+def test_a_contingency_table_says_that_its_sensitivity_is_two(farms: Path, rule: str) -> None:
+    """A row that moves leaves one count and enters another; the bootstrap rule has no gain there."""
+    document = told(farms, "--rows", "status", "--columns", "kind", "--epsilon", "0.5", "--rule", rule)
+    figures = table(document, "sensitivities-count")
+    assert (set(figures["Sensitivity of the cell"]), set(figures["Scale of the noise"])) == ({1}, {4})
+    words = json.dumps(document)
+    assert "The whole table has sensitivity 2: a row that moves leaves one count and enters another." in words
+    assert ("has no gain for counts" in words) is (rule == "bootstrap")
+
+
 # --- what every output says ------------------------------------------------------------------------------------------
 
 
