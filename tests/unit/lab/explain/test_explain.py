@@ -10,6 +10,7 @@ import pytest
 from fakes.deployment import run_here, run_words
 
 from broker_common.errors import InvalidRequestError
+from broker_common.storage.durable import SHARED_FILE
 from policy_lab.document import stored
 from policy_lab.explain.report import Wish, make_report, parse_settings
 from policy_lab.figures.figure import FIGURES
@@ -69,9 +70,7 @@ def test_folder_holds_page_plots_and_tables_that_may_be_handed_on(tmp_path: Path
     plots = [path for path in written if path.suffix == ".png"]
     assert len(plots) >= len(FIGURES)
     assert all(path.read_bytes().startswith(PNG) and path.stat().st_size > 5_000 for path in plots)
-    plain = tmp_path / "plain"
-    plain.touch()
-    assert {path.stat().st_mode for path in written} == {plain.stat().st_mode}
+    assert {path.stat().st_mode & 0o777 for path in written} == {SHARED_FILE}
     assert {path.stat().st_mode & 0o777 for path in (out, out / "plots", out / "tables")} == {
         out.parent.stat().st_mode & 0o777
     }
