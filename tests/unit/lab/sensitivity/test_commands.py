@@ -206,7 +206,7 @@ def test_french_environment_is_answered_in_french(
     """The warning and the report."""
     monkeypatch.setenv("TRIPARTITE_LANG", "fr")
     done = run(files[0], "--generated", files[1], "--out", tmp_path / "out", "--column", "age")
-    assert "n’offre pas de confidentialité différentielle" in done.stderr
+    assert "n\N{RIGHT SINGLE QUOTATION MARK}offre pas de confidentialité différentielle" in done.stderr
     assert "0,575000" in done.stdout
     assert "not differentially" not in done.stdout
 

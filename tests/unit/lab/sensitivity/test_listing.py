@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -77,3 +78,10 @@ def test_the_argument_fails_where_the_generated_sensitivity_is_above_the_real_on
     below = too_small(1.0, 3.0) + refused(1.0, 3.0)
     assert below > 40 * float(listing.ARGUED)
     assert below <= listing.WORST
+
+
+def test_the_page_quotes_the_arithmetic() -> None:
+    """docs/lab/sensitivity.md says the same figures."""
+    page = (Path(__file__).parents[4] / "docs" / "lab" / "sensitivity.md").read_text("utf-8")
+    for share in (float(listing.ARGUED), listing.ARGUED_EXACTLY, listing.TAIL, listing.WORST):
+        assert f"{round(100 * share, 6):g}" in page or f"{100 * share:.6f}" in page
