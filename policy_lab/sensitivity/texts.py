@@ -105,7 +105,7 @@ CITIZEN = (
 )
 SPECIALIST = (
     "The real sensitivity is a function of the table at hand, not of all neighbouring tables, and neither is it smoothed. The scale of the noise is "
-    "therefore a second answer, given without noise three times out of four but for a factor that everybody knows the law of. "
+    "computed from the data: three times out of four it is the real sensitivity but for an added part whose law everybody knows. "
     "Even an estimate that is never below the real sensitivity would not be differentially private."
 )
 LAW_WORDS = (
@@ -122,7 +122,7 @@ ARITHMETIC_STEPS = {
     "argued": "What the argument allows: a quarter of 2.3 %",
     "tail": "How often z lies below \N{MINUS SIGN}2, exactly",
     "exactly": "A quarter of that",
-    "worst": "Too small an estimate where the generated sensitivity is far above the real one, at most",
+    "worst": "Too small an estimate, or a refused one, where the generated sensitivity is far above the real one, at most",
 }
 ARITHMETIC_NOTE = (
     "The argument looks at z alone: u makes too small an estimate a little rarer. And it holds only where the generated sensitivity is below the real one. "

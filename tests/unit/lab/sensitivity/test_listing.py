@@ -56,6 +56,13 @@ def test_the_real_sensitivity_is_taken_three_times_out_of_four() -> None:
     assert abs(float(np.mean(drawn == 7.0)) - 0.75) <= TOLERANCE
 
 
+def test_what_is_added_lies_between_0_015_and_0_06_of_the_generated_sensitivity() -> None:
+    """Where both sensitivities are 100 nothing else is left, and both ends are nearly reached."""
+    drawn = estimates(100.0, 100.0, COUNT, np.random.default_rng(14))
+    assert 101.5 <= drawn.min() < 101.501
+    assert 105.999 < drawn.max() <= 106
+
+
 def test_where_0_575_percent_comes_from() -> None:
     """A quarter of the rounded share of normal numbers below -2; exactly it is 0.568753 percent."""
     assert Fraction(575, 100_000) == listing.ARGUED == Fraction(1, 4) * Fraction(23, 1000)
