@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from broker_common.language import phrase
 from policy_lab.document.model import Block as Shown
-from policy_lab.document.model import Cell, Formula, Paragraph, Section, Source, Table
+from policy_lab.document.model import Caution, Cell, Formula, Paragraph, Section, Source, Table
 from policy_lab.evaluate import texts
 from policy_lab.evaluate.cells import blocks
 from policy_lab.evaluate.data import Data
@@ -30,6 +30,7 @@ def promises_section(run: RunFile, data: Data) -> Section:
         for number, words in enumerate(_sentences(run, mechanism, promises))
     ]
     shown.append(_composition(run, found))
+    shown += _cautions(found)
     for mechanism, promises in found.items():
         shown += [_shuffling(run, mechanism, each) for each in promises if each.shuffling]
     if any(mechanism.place == "shuffled" for mechanism in found):
@@ -120,6 +121,18 @@ def _how(run: RunFile, query: Query) -> str:
     if run.neighbours is Neighbours.REPLACED or (is_within and query == "count"):
         return phrase(texts.HOW_CELLS_TWO)
     return phrase(texts.HOW_CELLS_ONE if query == "count" else texts.HOW_STRATUM)
+
+
+def _cautions(found: dict[Mechanism, list[Promised]]) -> Sequence[Shown]:
+    """A delta that is too large for the groups that it is used with."""
+    said = {
+        each.caution
+        for promises in found.values()
+        for one in promises
+        for shuffling in one.shuffling
+        for each in (shuffling.promise, shuffling.best)
+    }
+    return [Caution(words) for words in sorted(said - {""})]
 
 
 def _shuffling(run: RunFile, mechanism: Mechanism, found: Promised) -> Table:
