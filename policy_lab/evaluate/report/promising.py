@@ -30,10 +30,10 @@ def promises_section(run: RunFile, data: Data) -> Section:
         for number, words in enumerate(_sentences(run, mechanism, promises))
     ]
     shown.append(_composition(run, found))
-    shown += _cautions(found)
     for mechanism, promises in found.items():
         shown += [_shuffling(run, mechanism, each) for each in promises if each.shuffling]
     if any(mechanism.place == "shuffled" for mechanism in found):
+        shown += _cautions(found)
         shown.append(Source(phrase(texts.SOURCE_SHUFFLING), _SHUFFLING_ADDRESS))
     return Section(
         "promises",
@@ -123,18 +123,6 @@ def _how(run: RunFile, query: Query) -> str:
     return phrase(texts.HOW_CELLS_ONE if query == "count" else texts.HOW_STRATUM)
 
 
-def _cautions(found: dict[Mechanism, list[Promised]]) -> Sequence[Shown]:
-    """A delta that is too large for the groups that it is used with."""
-    said = {
-        each.caution
-        for promises in found.values()
-        for one in promises
-        for shuffling in one.shuffling
-        for each in (shuffling.promise, shuffling.best)
-    }
-    return [Caution(words) for words in sorted(said - {""})]
-
-
 def _shuffling(run: RunFile, mechanism: Mechanism, found: Promised) -> Table:
     rows: list[list[Cell]] = [
         [
@@ -159,3 +147,15 @@ def _shuffling(run: RunFile, mechanism: Mechanism, found: Promised) -> Table:
         digits=(None, 0, 0, 0, 3, None, None, 0, 3, None),
         note=phrase(texts.SHUFFLING_NOTE),
     )
+
+
+def _cautions(found: dict[Mechanism, list[Promised]]) -> Sequence[Shown]:
+    """A delta that is too large for the groups that it is used with."""
+    said = {
+        each.caution
+        for promises in found.values()
+        for one in promises
+        for shuffling in one.shuffling
+        for each in (shuffling.promise, shuffling.best)
+    }
+    return [Caution(words) for words in sorted(said - {""})]
