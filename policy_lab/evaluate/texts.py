@@ -109,8 +109,8 @@ BIAS_NUMBERS = {
     ),
 }
 BIAS_SHUFFLED = (
-    "Bias: a message without its weight counts for the mean weight of its group, so that answers are biased where weight and answer "
-    "go together; and clipping takes away what it takes."
+    "Bias: a message without its weight counts for the mean weight of its group, which is used as it is and not protected. Answers are "
+    "biased where weight and answer go together, and by what clipping takes away."
 )
 NOT_FOR_GLOBAL = (
     "It does not apply to the agency, which has the data; nor to what is true of everybody, which is to be learned; several respondents "

@@ -6,7 +6,6 @@ respondent counts for the multiplier. A sensitivity is exact; the noise is a flo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,9 +21,6 @@ from policy_lab.mechanisms.neighbours import Neighbours
 Reals = NDArray[np.float64]
 Kind = Literal["count", "sum", "mean"]
 
-MEAN_ASSUMES = phrase(
-    "The weights, and so their sum, by which the mean is divided, are public and stay as they are when a row is replaced."
-)
 NOISY_MEAN_ASSUMES = phrase(
     "Neither the number of respondents nor the sum of their weights is public: half of epsilon goes to the sum and half to "
     "the number by which it is divided. The quotient is biased."
@@ -56,8 +52,8 @@ def sensitivity(
 ) -> Fraction:
     """How far the result can move between two neighbouring tables, exactly.
 
-    `is_filtered`: the query has a condition that a respondent may fulfil or not. `total`: what a mean divides by, the public
-    sum of contributions (`MEAN_ASSUMES`); a mean without a public total is a `NoisyMean`.
+    `is_filtered`: the query has a condition that a respondent may fulfil or not. `total`: the sum of contributions by which a mean
+    is divided. It is public, and so is each weight: neither changes when a row is replaced. Without it a mean is a `NoisyMean`.
     """
     most = _most(weight_cap, multiplier)
     if kind == "count":
@@ -97,22 +93,13 @@ class Laplace:
 
     @property
     def scale(self) -> float:
-        """The mean absolute error, too."""
+        """The mean absolute error."""
         return float(self.sensitivity) / self.epsilon
-
-    @property
-    def standard_error(self) -> float:
-        """The standard deviation of the noise."""
-        return math.sqrt(2) * self.scale
 
     def apply(self, exact: ArrayLike, random: np.random.Generator) -> Reals:
         """Each result with noise of its own."""
         results = np.asarray(exact, np.float64)
         return results + random.laplace(0.0, self.scale, results.shape)
-
-    def within(self, confidence: float) -> float:
-        """How far the noise is from 0 at most, with this probability."""
-        return -math.log1p(-confidence) * self.scale
 
     def cdf(self, exact: float, x: ArrayLike) -> Reals:
         """The probability that the noisy result is at most x."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from broker_common.language import phrase
 from policy_lab.document.model import Block as Shown
-from policy_lab.document.model import Cell, Formula, Paragraph, Section, Source, Table
+from policy_lab.document.model import Caution, Cell, Formula, Paragraph, Section, Source, Table
 from policy_lab.evaluate import texts
 from policy_lab.evaluate.cells import blocks
 from policy_lab.evaluate.data import Data
@@ -33,6 +33,7 @@ def promises_section(run: RunFile, data: Data) -> Section:
     for mechanism, promises in found.items():
         shown += [_shuffling(run, mechanism, each) for each in promises if each.shuffling]
     if any(mechanism.place == "shuffled" for mechanism in found):
+        shown += _cautions(found)
         shown.append(Source(phrase(texts.SOURCE_SHUFFLING), _SHUFFLING_ADDRESS))
     return Section(
         "promises",
@@ -146,3 +147,15 @@ def _shuffling(run: RunFile, mechanism: Mechanism, found: Promised) -> Table:
         digits=(None, 0, 0, 0, 3, None, None, 0, 3, None),
         note=phrase(texts.SHUFFLING_NOTE),
     )
+
+
+def _cautions(found: dict[Mechanism, list[Promised]]) -> Sequence[Shown]:
+    """A delta that is too large for the groups that it is used with."""
+    said = {
+        each.caution
+        for promises in found.values()
+        for one in promises
+        for shuffling in one.shuffling
+        for each in (shuffling.promise, shuffling.best)
+    }
+    return [Caution(words) for words in sorted(said - {""})]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import pytest
 from fakes.evaluations import RUN, evaluation
 
+from policy_lab.document.model import Caution
 from policy_lab.evaluate.data import Data, read_data
 from policy_lab.evaluate.promises import promised
+from policy_lab.evaluate.report.promising import promises_section
 from policy_lab.evaluate.run import RunFile
 from policy_lab.evaluate.run_file import read_run_file
 from policy_lab.mechanisms.shuffling import Why, amplified
@@ -82,6 +85,14 @@ def test_shuffling_counts_messages_that_nothing_else_tells_apart(tmp_path: Path)
     assert (weight.real_epsilon, weight.real_delta) == (pytest.approx(0.1), 0)
     assert sum(each.hidden for each in nothing.shuffling) == data.rows
     assert sum(each.hidden for each in weight.shuffling) == 0
+
+
+@pytest.mark.parametrize(("delta", "has_caution"), [("1e-2", True), ("1e-6", False)])
+def test_a_delta_that_allows_publishing_somebody_is_remarked_on(tmp_path: Path, delta: str, has_caution: bool) -> None:
+    """With groups of hundreds, one in a hundred of them may be published outright under a delta of 0.01."""
+    run, data = world(tmp_path, re.sub("delta: .*", f"delta: {delta}", RUN).replace("[0.5, 2]", "[0.05]"), rows=6000)
+    cautions = [block for block in promises_section(run, data).blocks if isinstance(block, Caution)]
+    assert [caution.words.startswith("Delta is not below") for caution in cautions] == [True] * has_caution
 
 
 def test_outside_of_the_theorem_the_local_epsilon_is_printed(tmp_path: Path) -> None:

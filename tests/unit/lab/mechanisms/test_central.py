@@ -180,15 +180,6 @@ def test_a_sensitivity_that_is_none_is_refused(value: float) -> None:
         Laplace(value, 1.0)
 
 
-def test_figures_of_the_noise() -> None:
-    """Scale, standard error and the distance that is passed once in twenty times agree with the distribution."""
-    noise = Laplace(3, 1.5)
-    assert noise.scale == 2
-    assert noise.standard_error**2 == pytest.approx(8)
-    within = noise.within(0.95)
-    assert noise.cdf(10, 10 + within) - noise.cdf(10, 10 - within) == pytest.approx(0.95)
-
-
 def test_opendp_needs_the_same_noise() -> None:
     """Its Laplace mechanism spends, at our scale and sensitivity, our epsilon."""
     space = dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float)
