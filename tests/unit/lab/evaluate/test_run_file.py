@@ -146,6 +146,24 @@ def test_broken_file_is_refused_without_quoting_it(tmp_path: Path) -> None:
         read_data(read_run_file(path), lambda _done, _total: None)
 
 
+def test_run_that_asks_nothing_is_refused(tmp_path: Path) -> None:
+    """A mean has no column if there are categories only."""
+    run = RUN.replace("queries: [count, sum, mean]", "queries: [mean]").replace(
+        "  height: {low: 1, high: 2, not_stated: [9.99]}\n", ""
+    )
+    error = refused(tmp_path, run)
+    assert "No query fits a column" in error.text
+    assert error.details["number"] == str(line_of(run, "queries"))
+
+
+def test_run_that_asks_for_more_than_anybody_reads_is_refused(tmp_path: Path) -> None:
+    """Strata times categories have a limit."""
+    many = ", ".join(f"c{number}" for number in range(4000))
+    run = RUN.replace("east, west, north", ", ".join(f"s{number}" for number in range(40)))
+    error = refused(tmp_path, run.replace("daily, sometimes, never", many))
+    assert "This mechanism would answer 160080 cells, more than 100000." in error.text
+
+
 def test_rare_stratum_is_not_suggested(tmp_path: Path) -> None:
     """The nearest name comes from the run file and from strata that many rows have."""
     error = refused(tmp_path, RUN.replace("east, west, north", "east, west, north, northh"))
