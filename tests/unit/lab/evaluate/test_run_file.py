@@ -75,6 +75,7 @@ BAD = [
     ("not_stated: [9.99]", "not_stated: [none]", "'none' is no number."),
     ("queries: [count, sum, mean]", "queries: [count, median]", "There is no query 'median'"),
     ("queries: [count, sum, mean]", "querys: [count]", "There is no key 'querys'; the nearest is 'queries'."),
+    ("standing: synthetic", "standing: assessment", "There is no standing 'assessment'"),
     ("standing: synthetic", "standing: publik", "There is no standing 'publik'; the nearest is 'public'."),
     ("data: people.csv", "data: nobody.csv", "There is no data file 'nobody.csv'."),
     ("seed: 7", "seed: -7", "seed is '-7'."),
