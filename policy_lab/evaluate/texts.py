@@ -165,6 +165,10 @@ ERRORS_SPECIALIST = (
     "An error is the distance between the noisy answer and the exact figure of the file, with neither weights clipped nor numbers "
     "moved: it holds noise and bias together. Standard errors are over the repetitions."
 )
+DRAWN_TO_MIDDLE = (
+    "Under local or shuffled noise of a small epsilon a mean is little more than the middle of the public bounds, whatever the data say: a "
+    "small error may only mean that the true mean lies near the middle."
+)
 BARS_TITLE = "Mean absolute error: {what}"
 BARS_DESCRIPTION = (
     "For each epsilon one bar for each mechanism: the mean absolute error over {cells:,} cells. Lower is better."

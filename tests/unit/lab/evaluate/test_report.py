@@ -84,6 +84,7 @@ def test_the_report_has_all_its_parts(folder: Path) -> None:
     assert "One respondent's row is added or removed." in text
     assert text.count("It does not apply to") == 3
     assert "clipping" in text
+    assert "a mean is little more than the middle of the public bounds" in text
     french = terminal.text(document, language("fr"))
     assert "Ce que promet chaque mécanisme" in french
     assert "epsilon 1,5; 6" in french
