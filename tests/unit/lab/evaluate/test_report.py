@@ -165,3 +165,11 @@ def test_mechanisms_that_send_nothing_leave_their_sections_out(tmp_path: Path, m
     evaluation(tmp_path, run=text.replace("repetitions: 2", "repetitions: 1"))
     done = command("run.yaml", "--json", folder=tmp_path, monkeypatch=monkeypatch)
     assert [section["key"] for section in json.loads(done.stdout)["sections"]] == ["evaluated", "promises", "errors"]
+
+
+def test_the_published_profile_names_the_line_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profile needs no columns of its own; a file that is not the survey's is refused where the run file names it."""
+    profile = "profile: as-published\nseed: 1\nrepetitions: 1\nepsilons: [0.6]\ndata: people.csv\n"
+    evaluation(tmp_path, run=profile)
+    with pytest.raises(InvalidRequestError, match="run.yaml, line 5: "):
+        command("run.yaml", folder=tmp_path, monkeypatch=monkeypatch)
