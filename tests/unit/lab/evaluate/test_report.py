@@ -171,5 +171,5 @@ def test_the_published_profile_names_the_line_of_the_data(tmp_path: Path, monkey
     """A profile needs no columns of its own; a file that is not the survey's is refused where the run file names it."""
     profile = "profile: as-published\nseed: 1\nrepetitions: 1\nepsilons: [0.6]\ndata: people.csv\n"
     evaluation(tmp_path, run=profile)
-    with pytest.raises(InvalidRequestError, match="run.yaml, line 5: "):
+    with pytest.raises(InvalidRequestError, match=r"run\.yaml, line 5: "):
         command("run.yaml", folder=tmp_path, monkeypatch=monkeypatch)
