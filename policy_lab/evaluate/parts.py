@@ -6,7 +6,6 @@ A part is reused only if it was made by this version of the program from the sam
 from __future__ import annotations
 
 import hashlib
-import shutil
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -92,10 +91,10 @@ class Parts:
 
     def _claim(self, folder: Path, print_: str) -> None:
         """Drop what is of another run file, of other data or of another version."""
-        of = folder / _OF
-        if folder.exists() and (not of.exists() or of.read_text("ascii") != print_):
-            shutil.rmtree(folder)
-        make_private_folder(folder)
+        of = make_private_folder(folder) / _OF
+        if not of.exists() or of.read_text("ascii") != print_:
+            for part in folder.glob("*.part"):
+                part.unlink()
         write_private(of, print_.encode())
 
 

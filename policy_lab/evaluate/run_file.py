@@ -32,6 +32,7 @@ from policy_lab.standing import DECLARABLE, Standing
 _MOST_EPSILONS = 20
 _DELTAS = (1e-30, 0.1)
 _MOST_REPETITIONS = 1000
+_MOST_CELLS = 100_000
 _MOST_SEED = 2**63 - 1
 _MOST = 1e15
 _LEAST = 1e-9
@@ -223,6 +224,7 @@ class _Reader:
             mechanism = self._mechanism(each, columns)
             self._file.verify_new(Word(mechanism.key, mechanism.line), found)
             found[mechanism.key] = mechanism
+            self._verify_cells(mechanism, columns, items)
             if mechanism.place == "shuffled" and "delta" not in items:
                 raise self._file.problem(
                     mechanism.line,
@@ -236,6 +238,29 @@ class _Reader:
                     phrase("Write 'weights', or another 'along'."),
                 )
         return tuple(found.values())
+
+    def _verify_cells(self, mechanism: Mechanism, columns: Sequence[Column], items: Mapping[str, yaml.Node]) -> None:
+        """Return only if something is asked, and not more than anybody reads."""
+        queries = self._queries(items)
+        strata = len(self._strata(items["strata"]).values) if "strata" in items else 1
+        cells = strata * sum(
+            len(column.categories) or 1
+            for column in columns
+            for query in queries
+            if (query == "count") == column.is_category and (mechanism.also_static or not column.is_static)
+        )
+        if not cells:
+            raise self._file.problem(
+                line_of(items.get("queries", items["dynamic"])),
+                phrase("No query fits a column: categories are counted, numbers are added up or averaged."),
+                phrase("Add a query or a column."),
+            )
+        if cells > _MOST_CELLS:
+            raise self._file.problem(
+                mechanism.line,
+                phrase("This mechanism would answer {cells} cells, more than {most}.", cells=cells, most=_MOST_CELLS),
+                phrase("Name fewer strata or categories, or make several run files."),
+            )
 
     def _mechanism(self, node: yaml.Node, columns: Sequence[Column]) -> Mechanism:
         options: dict[str, yaml.Node] = {}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import wait
 
 from broker_common.errors import InternalError
 from policy_lab.evaluate import messages
@@ -104,7 +107,16 @@ _workers: list[Worker] = []
 def _begin(run: RunFile, data: Data) -> None:
     # A Ctrl-C in the terminal reaches our parent too, which ends us.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _workers.append(Worker(run, data))
+
+
+def _end_with_parent() -> None:
+    """A killed parent leaves no process that waits for work for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
 
 
 def _part(job: Job) -> Part:

@@ -83,12 +83,11 @@ PROMISE_GLOBAL = (
 )
 PROMISE_LOCAL = (
     "Promise: with epsilon {given} for each column, what one respondent sends has epsilon {total} and delta 0, also against the "
-    "agency. Neighbours: the respondent's noised columns are replaced by any others."
+    "agency. {neighbours}"
 )
 PROMISE_SHUFFLED = (
     "Promise: with epsilon {given} for each column, what leaves the shuffler has epsilon {total} and delta {delta} for every "
-    "respondent, against those who do not see what enters it. Neighbours: the respondent's noised columns are replaced by any "
-    "others."
+    "respondent, against those who do not see what enters it. {neighbours}"
 )
 PROMISE_HIDDEN = (
     "With epsilon {given}, shuffling promises more than the messages did for {hidden} of the {rows:,} respondents: the others' groups "
@@ -116,13 +115,10 @@ NOT_FOR_GLOBAL = (
     "It does not apply to the agency, which has the data; nor to what is true of everybody, which is to be learned; several respondents "
     "who belong together, such as a household, spend their epsilons together; and every further release spends anew."
 )
-NOT_FOR_LOCAL = (
-    "It does not apply to what is sent as it is: stratum, weight, static columns that are not noised, whether a number was stated, and "
-    "that somebody took part; and every further survey spends anew."
-)
+NOT_FOR_LOCAL = "It does not apply to what is not noised, nor does it hide that somebody took part; and every further survey spends anew."
 NOT_FOR_SHUFFLED = (
-    "It does not apply to stratum, whether a number was stated, and that somebody took part; nor, beyond the local epsilon {local}, to "
-    "anybody if the shuffler keeps or shows the order of messages; and every further survey spends anew."
+    "It does not apply to what is not noised, nor does it hide that somebody took part; if the shuffler keeps or shows the order of "
+    "messages, the local epsilon {local} is all that holds; and every further survey spends anew."
 )
 NOT_FOR_ALONG = {
     "static": "Static columns travel along as they are, and are not protected.",
@@ -138,14 +134,24 @@ HOW_STRATUM = "parallel: one stratum"
 HOW_MESSAGE = "one message"
 HOW_SEQUENTIAL = "sequential: the sum"
 HOW_SHUFFLED = "after shuffling: the weakest that holds for all"
-SHUFFLING_CAPTION = "Shuffling in each stratum: {mechanism}, epsilon {epsilon} for each column"
+GLANCE_CAPTION = "What holds for one respondent, all answers or messages together"
+GLANCE_HEADS = ("mechanism", "epsilon as given", "epsilon that holds", "delta")
+SHUFFLING_CAPTION = "Shuffling in each stratum: {mechanism}"
 SHUFFLING_HEADS = (
-    *("stratum", "respondents", "shuffling promises more to", "smallest group", "epsilon in the smallest"),
-    *("delta in the smallest", "why", "largest group", "epsilon in the largest", "delta in the largest"),
+    *(
+        "epsilon as given",
+        "stratum",
+        "respondents",
+        "shuffling promises more to",
+        "smallest group",
+        "epsilon in the smallest",
+    ),
+    *("largest group", "epsilon in the largest"),
 )
 SHUFFLING_NOTE = (
-    "A group is of respondents whose messages nothing but the noised columns tells apart. Sizes of groups are of these data: a "
-    "promise made in advance needs sizes that are public."
+    "A group is of respondents whose messages nothing but the noised columns tells apart. Where shuffling promises more, delta is {delta}; "
+    "elsewhere the local epsilon holds, with delta 0. Sizes of groups are of these data: a promise made in advance needs sizes that are "
+    "public."
 )
 SOURCE_SHUFFLING = "V. Feldman, A. McMillan, K. Talwar, Hiding Among the Clones, Theorem 3.1"
 
@@ -158,6 +164,10 @@ ERRORS_CITIZEN = (
 ERRORS_SPECIALIST = (
     "An error is the distance between the noisy answer and the exact figure of the file, with neither weights clipped nor numbers "
     "moved: it holds noise and bias together. Standard errors are over the repetitions."
+)
+DRAWN_TO_MIDDLE = (
+    "Under local or shuffled noise of a small epsilon a mean is little more than the middle of the public bounds, whatever the data say: a "
+    "small error may only mean that the true mean lies near the middle."
 )
 BARS_TITLE = "Mean absolute error: {what}"
 BARS_DESCRIPTION = (

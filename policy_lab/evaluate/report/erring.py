@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from broker_common.language import phrase
-from policy_lab.document.model import Axis, Bars, Cell, Heat, Paragraph, Section, Table
+from policy_lab.document.model import Axis, Bars, Caution, Cell, Heat, Paragraph, Section, Table
 from policy_lab.document.model import Block as Shown
 from policy_lab.evaluate import texts
 from policy_lab.evaluate.cells import Block
@@ -23,7 +23,10 @@ _MOST_COLUMNS = 16
 def errors_section(run: RunFile, found: Sequence[Errors]) -> Section:
     """How far off the answers are."""
     blocks = list(dict.fromkeys(each.block for each in found))
-    shown: list[Shown] = [
+    shown: list[Shown] = []
+    if any(mechanism.numbers for mechanism in run.mechanisms):
+        shown.append(Caution(phrase(texts.DRAWN_TO_MIDDLE)))
+    shown += [
         _bars(run, [each for each in found if each.block == block], block, f"errors-{number}")
         for number, block in enumerate(blocks)
     ]

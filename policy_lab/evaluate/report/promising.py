@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from broker_common.language import phrase
+from broker_common.language import joined, phrase
 from policy_lab.document.model import Block as Shown
 from policy_lab.document.model import Caution, Cell, Formula, Paragraph, Section, Source, Table
 from policy_lab.evaluate import texts
@@ -24,14 +24,12 @@ def promises_section(run: RunFile, data: Data) -> Section:
     found = {
         mechanism: [promised(run, data, mechanism, epsilon) for epsilon in run.epsilons] for mechanism in run.mechanisms
     }
-    shown: list[Shown] = [
-        Paragraph(words if number else phrase(texts.PROMISE_TITLES, name=mechanism_name(mechanism), words=words))
-        for mechanism, promises in found.items()
-        for number, words in enumerate(_sentences(run, mechanism, promises))
-    ]
-    shown.append(_composition(run, found))
+    shown: list[Shown] = [_at_a_glance(found)]
     for mechanism, promises in found.items():
-        shown += [_shuffling(run, mechanism, each) for each in promises if each.shuffling]
+        words = joined(" ", list(_sentences(run, mechanism, promises)))
+        shown.append(Paragraph(phrase(texts.PROMISE_TITLES, name=mechanism_name(mechanism), words=words)))
+    shown.append(_composition(run, found))
+    shown += [_shuffling(run, mechanism, promises) for mechanism, promises in found.items() if promises[0].shuffling]
     if any(mechanism.place == "shuffled" for mechanism in found):
         shown += _cautions(found)
         shown.append(Source(phrase(texts.SOURCE_SHUFFLING), _SHUFFLING_ADDRESS))
@@ -47,17 +45,18 @@ def promises_section(run: RunFile, data: Data) -> Section:
 def _sentences(run: RunFile, mechanism: Mechanism, promises: Sequence[Promised]) -> Iterator[str]:
     """Promise, bias, and to whom it does not apply."""
     given, total = listed(run.epsilons), listed(each.real_epsilon for each in promises)
+    neighbours = promises[0].composed.neighbours.words
     local = listed(each.composed.epsilon for each in promises)
     if mechanism.place == "global":
-        yield phrase(texts.PROMISE_GLOBAL, given=given, total=total, neighbours=run.neighbours.words)
+        yield phrase(texts.PROMISE_GLOBAL, given=given, total=total, neighbours=neighbours)
         yield phrase(texts.BIAS_GLOBAL)
         yield phrase(texts.NOT_FOR_GLOBAL)
         return
     if mechanism.place == "local":
-        yield phrase(texts.PROMISE_LOCAL, given=given, total=total)
+        yield phrase(texts.PROMISE_LOCAL, given=given, total=total, neighbours=neighbours)
     else:
         delta = listed(each.real_delta for each in promises)
-        yield phrase(texts.PROMISE_SHUFFLED, given=given, total=total, delta=delta)
+        yield phrase(texts.PROMISE_SHUFFLED, given=given, total=total, delta=delta, neighbours=neighbours)
         hidden = listed(sum(each.hidden for each in one.shuffling) for one in promises)
         rows = sum(each.rows for each in promises[0].shuffling)
         yield phrase(texts.PROMISE_HIDDEN, given=given, hidden=hidden, rows=rows)
@@ -123,29 +122,38 @@ def _how(run: RunFile, query: Query) -> str:
     return phrase(texts.HOW_CELLS_ONE if query == "count" else texts.HOW_STRATUM)
 
 
-def _shuffling(run: RunFile, mechanism: Mechanism, found: Promised) -> Table:
+def _at_a_glance(found: dict[Mechanism, list[Promised]]) -> Table:
+    rows: list[list[Cell]] = [
+        [mechanism_name(mechanism), each.epsilon, each.real_epsilon, each.real_delta]
+        for mechanism, promises in found.items()
+        for each in promises
+    ]
+    heads = [phrase(text) for text in texts.GLANCE_HEADS]
+    return Table("promises", phrase(texts.GLANCE_CAPTION), heads, rows, digits=(None, None, 3, None))
+
+
+def _shuffling(run: RunFile, mechanism: Mechanism, promises: Sequence[Promised]) -> Table:
     rows: list[list[Cell]] = [
         [
+            found.epsilon,
             stratum,
             each.rows,
             each.hidden,
             each.least,
             each.promise.epsilon,
-            each.promise.delta,
-            each.promise.why.words,
             each.most,
             each.best.epsilon,
-            each.best.delta,
         ]
+        for found in promises
         for stratum, each in zip(stratum_names(run), found.shuffling, strict=True)
     ]
     return Table(
-        f"shuffling-{mechanism.key}-{found.epsilon!r}",
-        phrase(texts.SHUFFLING_CAPTION, mechanism=mechanism_name(mechanism), epsilon=number_text(found.epsilon)),
+        f"shuffling-{mechanism.key}",
+        phrase(texts.SHUFFLING_CAPTION, mechanism=mechanism_name(mechanism)),
         [phrase(text) for text in texts.SHUFFLING_HEADS],
         rows,
-        digits=(None, 0, 0, 0, 3, None, None, 0, 3, None),
-        note=phrase(texts.SHUFFLING_NOTE),
+        digits=(None, None, 0, 0, 0, 3, 0, 3),
+        note=phrase(texts.SHUFFLING_NOTE, delta=number_text(run.delta or 0.0)),
     )
 
 

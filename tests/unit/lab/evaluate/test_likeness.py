@@ -34,9 +34,10 @@ def test_unchanged_columns_keep_their_shape_and_noised_ones_come_nearer_with_eps
     weak, strong = like(run, data, 1, 0.01), like(run, data, 1, 30.0)
     assert [column.name.text for column in run.columns] == ["sex", "smokes", "height"]
     assert weak.shapes[0] == strong.shapes[0] == 1
-    assert weak.shapes[1] < 0.8 < 0.99 < strong.shapes[1]
+    assert weak.shapes[1] < 0.8
+    assert strong.shapes[1] > 0.99
     # Heights that were moved to a bound leave it again with any noise.
-    assert weak.shapes[2] + 0.1 < strong.shapes[2]
+    assert weak.shapes[2] + 0.05 < strong.shapes[2]
 
 
 def test_a_permutation_by_itself_keeps_shapes_and_takes_associations_away(tmp_path: Path) -> None:

@@ -62,7 +62,12 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(
         whole(run, data, tmp_path / "killed")
     assert len(kept(tmp_path / "killed")) == survives + 1
     again: list[Job] = []
-    monkeypatch.setattr(Worker, "part", lambda self, job: again.append(job) or make(self, job))
+
+    def goes_on(self: Worker, job: Job) -> Part:
+        again.append(job)
+        return make(self, job)
+
+    monkeypatch.setattr(Worker, "part", goes_on)
     assert whole(run, data, tmp_path / "killed") == through
     assert len(again) == len(jobs(run)) - survives
     assert not set(again) & set(made)
@@ -81,6 +86,15 @@ def test_parts_of_another_run_file_or_of_other_data_are_dropped(tmp_path: Path) 
     path.write_text(RUN.replace("cap: 90", "cap: 91"), "utf-8")
     run, data = read(path)
     assert Parts(tmp_path / "out", run, data).get(jobs(run)[0]) is None
+
+
+def test_other_files_of_the_folder_are_left_alone(tmp_path: Path) -> None:
+    """The command deletes nothing but its own parts."""
+    run, data = read(evaluation(tmp_path))
+    (tmp_path / "out" / "parts").mkdir(parents=True)
+    (tmp_path / "out" / "parts" / "notes.txt").write_text("mine", "utf-8")
+    Parts(tmp_path / "out", run, data)
+    assert (tmp_path / "out" / "parts" / "notes.txt").read_text("utf-8") == "mine"
 
 
 def test_parts_are_their_owners_alone(tmp_path: Path) -> None:

@@ -84,6 +84,7 @@ def test_the_report_has_all_its_parts(folder: Path) -> None:
     assert "One respondent's row is added or removed." in text
     assert text.count("It does not apply to") == 3
     assert "clipping" in text
+    assert "a mean is little more than the middle of the public bounds" in text
     french = terminal.text(document, language("fr"))
     assert "Ce que promet chaque mécanisme" in french
     assert "epsilon 1,5; 6" in french
@@ -164,3 +165,11 @@ def test_mechanisms_that_send_nothing_leave_their_sections_out(tmp_path: Path, m
     evaluation(tmp_path, run=text.replace("repetitions: 2", "repetitions: 1"))
     done = command("run.yaml", "--json", folder=tmp_path, monkeypatch=monkeypatch)
     assert [section["key"] for section in json.loads(done.stdout)["sections"]] == ["evaluated", "promises", "errors"]
+
+
+def test_the_published_profile_names_the_line_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profile needs no columns of its own; a file that is not the survey's is refused where the run file names it."""
+    profile = "profile: as-published\nseed: 1\nrepetitions: 1\nepsilons: [0.6]\ndata: people.csv\n"
+    evaluation(tmp_path, run=profile)
+    with pytest.raises(InvalidRequestError, match=r"run\.yaml, line 5: "):
+        command("run.yaml", folder=tmp_path, monkeypatch=monkeypatch)

@@ -75,6 +75,7 @@ BAD = [
     ("not_stated: [9.99]", "not_stated: [none]", "'none' is no number."),
     ("queries: [count, sum, mean]", "queries: [count, median]", "There is no query 'median'"),
     ("queries: [count, sum, mean]", "querys: [count]", "There is no key 'querys'; the nearest is 'queries'."),
+    ("standing: synthetic", "standing: assessment", "There is no standing 'assessment'"),
     ("standing: synthetic", "standing: publik", "There is no standing 'publik'; the nearest is 'public'."),
     ("data: people.csv", "data: nobody.csv", "There is no data file 'nobody.csv'."),
     ("seed: 7", "seed: -7", "seed is '-7'."),
@@ -144,6 +145,24 @@ def test_broken_file_is_refused_without_quoting_it(tmp_path: Path) -> None:
     path.write_text(RUN.replace("people.csv", "people.parquet"), "utf-8")
     with pytest.raises(InvalidRequestError, match="cannot be read"):
         read_data(read_run_file(path), lambda _done, _total: None)
+
+
+def test_run_that_asks_nothing_is_refused(tmp_path: Path) -> None:
+    """A mean has no column if there are categories only."""
+    run = RUN.replace("queries: [count, sum, mean]", "queries: [mean]").replace(
+        "  height: {low: 1, high: 2, not_stated: [9.99]}\n", ""
+    )
+    error = refused(tmp_path, run)
+    assert "No query fits a column" in error.text
+    assert error.details["number"] == str(line_of(run, "queries"))
+
+
+def test_run_that_asks_for_more_than_anybody_reads_is_refused(tmp_path: Path) -> None:
+    """Strata times categories have a limit."""
+    many = ", ".join(f"c{number}" for number in range(4000))
+    run = RUN.replace("east, west, north", ", ".join(f"s{number}" for number in range(40)))
+    error = refused(tmp_path, run.replace("daily, sometimes, never", many))
+    assert "This mechanism would answer 160080 cells, more than 100000." in error.text
 
 
 def test_rare_stratum_is_not_suggested(tmp_path: Path) -> None:
