@@ -155,7 +155,7 @@ def attacks_file(folder: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("held", "first"), [("true", "no promise was broken"), ("false", "1 of 2 attacks broke a promise")]
+    ("held", "first"), [("true", "No promise was broken"), ("false", "Attacks that broke a promise: 1 of 2")]
 )
 def test_a_broken_promise_stands_on_the_first_page(tmp_path: Path, held: str, first: str) -> None:
     """Verdicts are shown as they were, and the first page says the worst of them."""
