@@ -8,6 +8,8 @@ from fractions import Fraction
 from html.parser import HTMLParser
 from typing import Any
 
+import pypdfium2
+
 from broker_common.language import phrase
 from policy_lab.document.model import (
     Axis,
@@ -26,7 +28,7 @@ from policy_lab.document.model import (
 )
 from policy_lab.standing import Standing
 
-__all__ = ["HARMFUL", "LONG_WORD", "document", "sentences_of_page", "texts_of"]
+__all__ = ["HARMFUL", "LONG_WORD", "beyond_margins", "document", "sentences_of_page", "texts_of"]
 
 # What each renderer would take for markup if it could.
 HARMFUL = "#panic() $x$ *b* _i_ `r` <e> @f [h] {i} \\ & &amp; <script>alert(1)</script> // /* %s {0} ~ --- = a"
@@ -158,3 +160,16 @@ def sentences_of_page(html: str) -> str:
     parser = _Words()
     parser.feed(html)
     return re.sub(r"\s+", " ", " ".join(parser.words)).strip()
+
+
+def beyond_margins(content: bytes, sides: float = 50, ends: float = 15) -> list[tuple[int, str]]:
+    """What of a PDF stands nearer to the edge of its page than so many points: text that is cut off, or nearly."""
+    found = []
+    for number, page in enumerate(pypdfium2.PdfDocument(content), start=1):
+        width, height = page.get_size()
+        text = page.get_textpage()
+        for place in range(text.count_rects()):
+            left, bottom, right, top = text.get_rect(place)
+            if left < sides or bottom < ends or right > width - sides or top > height - ends:
+                found.append((number, text.get_text_bounded(left, bottom, right, top)))
+    return found

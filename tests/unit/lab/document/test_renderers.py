@@ -14,7 +14,7 @@ from typing import Any
 
 import pypdf
 import pytest
-from fakes.lab_document import HARMFUL, LONG_WORD, document, sentences_of_page, texts_of
+from fakes.lab_document import HARMFUL, LONG_WORD, beyond_margins, document, sentences_of_page, texts_of
 from markupsafe import escape
 from matplotlib.image import imread
 
@@ -74,6 +74,19 @@ def test_pdf_says_everything_in_order(printed: tuple[str, bytes]) -> None:
     code, content = printed
     assert_in_order(words_of(content), texts_in(code, document()))
     assert words_of(content).count(LONG_WORD) == 2
+
+
+def test_nothing_of_a_pdf_is_cut_off(printed: tuple[str, bytes]) -> None:
+    """No text comes near the edge of its page, neither a long word nor a table with more columns than fit."""
+    _, content = printed
+    assert beyond_margins(content) == []
+    heads = [f"{'head ' * 3}{number}" for number in range(14)]
+    rows = [
+        [f"row {number}", *("words and words" if place % 5 else number * 1_000_003 for place in range(13))]
+        for number in range(40)
+    ]
+    wide = Document("wide", "Wide", Standing.NO_DATA, "x", [Section("s", "S", [Table("t", "Wide", heads, rows)])])
+    assert beyond_margins(pdf.pdf(wide, ENGLISH, paper="a4")) == []
 
 
 def test_pdf_is_tagged_and_says_its_language_and_title(printed: tuple[str, bytes]) -> None:
