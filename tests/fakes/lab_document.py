@@ -44,6 +44,11 @@ def document(standing: Standing = Standing.INTERNAL) -> Document:
         [
             Paragraph(HARMFUL),
             Caution("Nobody may overlook this."),
+            Caution(HARMFUL),
+            Claim(HARMFUL, HARMFUL),
+            Source(HARMFUL, HARMFUL),
+            Formula(HARMFUL, HARMFUL),
+            Table("harmful", HARMFUL, (HARMFUL, "b"), [(HARMFUL, "b")], note=HARMFUL),
             Claim(
                 phrase("{n} answers have been charged, {units} units in all.", n=1234, units="7"),
                 f"cat {LONG_WORD}",
@@ -68,7 +73,7 @@ def document(standing: Standing = Standing.INTERNAL) -> Document:
     )
     plots = Section(
         "plots",
-        "Plots of $ and _",
+        f"Plots {HARMFUL}",
         [
             Lines(
                 "lines",
@@ -94,7 +99,7 @@ def document(standing: Standing = Standing.INTERNAL) -> Document:
                 ((1, 2), (10, 20), (100, 200)),
                 ((0.1, 0.2), (1, 2), (10, 20)),
             ),
-            Heat("heat", "Correlations", "A map.", ("a", "b"), ("x", "y"), ((0, 1), (-1, None)), -1, 1),
+            Heat("heat", HARMFUL, f"A map. {HARMFUL}", ("a", HARMFUL), (HARMFUL, "y"), ((0, 1), (-1, None)), -1, 1),
         ],
     )
     return Document("sample", "A sample document", standing, "tripartite lab sample", [first, plots])
