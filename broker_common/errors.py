@@ -560,7 +560,7 @@ REASONS: Mapping[str, Reason] = {
     ),
     "RESULTS_INTERNAL": Reason(
         InvalidRequestError,
-        "{folder} was computed from a data file that nobody has declared public or synthetic: an assessment is handed on, and it is not.",
+        "{file} was computed from a data file that nobody has declared public or synthetic: an assessment is handed on, and it is not.",
         "If the data are public or synthetic, declare that: 'standing: public' or 'standing: synthetic' in the run file, or --standing, and "
         "run it again. Otherwise leave the folder out.",
     ),

@@ -45,7 +45,7 @@ def read_included(folders: Sequence[Path]) -> list[Document]:
     for folder in folders:
         document = stored.read(folder)
         if not document.standing.may_be_assessed:
-            raise InvalidRequestError("RESULTS_INTERNAL", folder=str(folder))
+            raise InvalidRequestError("RESULTS_INTERNAL", file=str(folder))
         found.append(document)
     return found
 

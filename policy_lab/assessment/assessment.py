@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker_common.language import phrase
-from policy_lab.assessment import alternatives, chosen, promises, remaining, trials
+from policy_lab.assessment import alternatives, chosen, promises, remaining, scope, trials
 from policy_lab.assessment.cited import USUAL, Cited
 from policy_lab.assessment.facts import Facts
 from policy_lab.assessment.trials import Attacked
@@ -23,9 +23,9 @@ def make_assessment(facts: Facts, included: Sequence[Document], attacks: Attacke
         command,
         [
             chosen.summary(facts, commands, trials.verdict(attacks)),
-            promises.scope(facts, commands),
-            promises.parties(facts, commands),
-            promises.learns(),
+            scope.scope(facts, commands),
+            scope.parties(facts, commands),
+            scope.learns(),
             promises.promises(facts, commands),
             promises.limits(facts, commands),
             chosen.policy(facts, commands),

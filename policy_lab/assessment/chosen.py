@@ -59,20 +59,21 @@ def summary(facts: Facts, commands: Cited, verdict: Sequence[Block]) -> Section:
 def _budget_words(policy: Policy, answers: int, scale: int) -> str:
     if policy.accounting == "strict":
         return phrase(
-            "All answers together may cost what {answers} answers at noise scale {scale} cost; then the service shuts down for everybody.",
+            "The one budget that all answers share pays for this many at noise scale {scale}: {answers}. Then the service shuts "
+            "down for everybody.",
             answers=answers,
             scale=scale,
         )
     if policy.subject == "household":
         return phrase(
-            "The budget of a household pays for counting one of its people in {answers} answers at noise scale {scale}. Where it does not pay for all of them, an answer "
-            "leaves them out, and nobody outside the census agency is told.",
+            "The budget of a household pays for this many answers at noise scale {scale} that count one of its people: {answers}. "
+            "Where it does not pay for all of them, an answer leaves them out, and nobody outside the census agency is told.",
             answers=answers,
             scale=scale,
         )
     return phrase(
-        "The budget of a person pays for {answers} answers at noise scale {scale}. Whoever has no budget left is counted in no further answer, and nobody outside the "
-        "census agency is told.",
+        "The budget of a person pays for this many answers at noise scale {scale}: {answers}. Whoever has no budget left is "
+        "counted in no further answer, and nobody outside the census agency is told.",
         answers=answers,
         scale=scale,
     )

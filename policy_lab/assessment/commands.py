@@ -71,10 +71,15 @@ def assessment(
     from policy_lab.assessment.alternatives import read_included
     from policy_lab.assessment.assessment import make_assessment
     from policy_lab.assessment.facts import Facts, read_home, usual_policy
+    from policy_lab.document import as_json as json_form
+    from policy_lab.document import pdf
+    from policy_lab.standing import make_private_folder
 
     if sum((attacks_file is not None, without_attacks, bool(names) or rounds is not None)) > 1:
         raise click.UsageError(phrase(texts.ONE_OF), context)
     # What can be wrong is found before attacks take minutes.
+    pdf.typesetter()
+    make_private_folder(out)
     included = read_included(include)
     policy, log = (usual_policy(), None) if home is None else read_home(home)
     facts = Facts(policy, system_clock(), log, () if reasons is None else _paragraphs(reasons))
@@ -82,8 +87,6 @@ def assessment(
     document = make_assessment(facts, included, attacked, _command(context.params))
     files = _write(document, out, language, paper)
     shown = said(texts.WRITTEN, folder=str(out), files="\n".join(f"  {file}" for file in files))
-    from policy_lab.document import as_json as json_form
-
     emit(as_json, {**json_form.value(document), "files": [str(file) for file in files]}, shown)
 
 

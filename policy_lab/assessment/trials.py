@@ -137,7 +137,7 @@ def verdict(attacked: Attacked | None) -> list[Block]:
         return [
             Caution(
                 phrase(
-                    "{broken} of {tried} attacks broke a promise. The service must not be used before it is known why.",
+                    "Attacks that broke a promise: {broken} of {tried}. The service must not be used before it is known why.",
                     broken=tried - attacked.held,
                     tried=tried,
                 )
@@ -146,7 +146,7 @@ def verdict(attacked: Attacked | None) -> list[Block]:
     return [
         Paragraph(
             phrase(
-                "{tried} attacks were made on a live test deployment, and no promise was broken; each is listed in its section, with its command.",
+                "Attacks made on a live test deployment: {tried}. No promise was broken. Each stands in its section, with its command.",
                 tried=tried,
             )
         )

@@ -5,9 +5,11 @@ No text ever becomes markup: the template reads the whole document, plots includ
 
 from __future__ import annotations
 
+import importlib
 import json
 from importlib import resources
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal
 
 import matplotlib as mpl
@@ -20,16 +22,25 @@ from policy_lab.document.model import Document, Plot
 Paper = Literal["us-letter", "a4"]
 
 
+def typesetter() -> ModuleType:
+    """The library, which pages do without: it is of the extra `lab`.
+
+    Raises:
+        InvalidRequestError: LAB_NOT_INSTALLED.
+    """
+    try:
+        return importlib.import_module("typst")
+    except ModuleNotFoundError as error:
+        raise InvalidRequestError("LAB_NOT_INSTALLED", package="typst") from error
+
+
 def pdf(document: Document, t: Language, *, paper: Paper = "us-letter") -> bytes:
     """The document on numbered pages, each with the mark of its standing.
 
     Raises:
         InvalidRequestError: LAB_NOT_INSTALLED.
     """
-    try:
-        import typst  # noqa: PLC0415 - of the extra `lab`, which pages do without
-    except ModuleNotFoundError as error:
-        raise InvalidRequestError("LAB_NOT_INSTALLED", package="typst") from error
+    typst = typesetter()
 
     def drawn(plot: Plot) -> dict[str, Any]:
         return {"svg": plots.draw(plot, t, form="svg").decode()}
@@ -37,10 +48,11 @@ def pdf(document: Document, t: Language, *, paper: Paper = "us-letter") -> bytes
     template = resources.files("policy_lab.document").joinpath("templates", "document.typ").read_bytes()
     data = said.document(document, t, drawn) | {"paper": paper}
     fonts = typst.Fonts(include_system_fonts=False, font_paths=[Path(mpl.get_data_path()) / "fonts" / "ttf"])
-    return typst.compile(
+    made: bytes = typst.compile(
         template,
         format="pdf",
         sys_inputs={"document": json.dumps(data)},
         font_paths=fonts,
         pdf_standards=["ua-1"],
     )
+    return made

@@ -38,6 +38,8 @@ _MOST_INCHES = 40
 _MOST_COLUMNS_WITH_FIGURES = 16
 _MOST_FLAT_NAMES = 6
 _LONG_NAME = 14
+# Of a name beside an axis.
+_MOST_CHARACTERS = 30
 # So much of each side of a bar's place stays free.
 _GROUP_WIDTH = 0.8
 # A ground of more light than this is written on in ink.
@@ -118,6 +120,11 @@ def _size(plot: Plot, narrow: bool) -> tuple[float, float]:
 def _plain(text: str) -> str:
     """A text whose dollar signs are no mathematics."""
     return text.replace("$", r"\$")
+
+
+def _short(name: str) -> str:
+    """A name with room left for the plot; tables have it whole."""
+    return name if len(name) <= _MOST_CHARACTERS else f"{name[: _MOST_CHARACTERS - 1]}…"
 
 
 def _dress(axes: Axes, palette: _Palette) -> None:
@@ -224,7 +231,7 @@ def _names(axes: Axes, names: Sequence[str]) -> None:
     """Names below the columns, slanted where they would touch each other."""
     slanted = len(names) > _MOST_FLAT_NAMES or any(len(name) > _LONG_NAME for name in names)
     turn: dict[str, Any] = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if slanted else {}
-    axes.set_xticks(range(len(names)), [_plain(name) for name in names], **turn)
+    axes.set_xticks(range(len(names)), [_plain(_short(name)) for name in names], **turn)
 
 
 def _heat(axes: Axes, plot: Heat, t: Language, palette: _Palette) -> None:
@@ -232,7 +239,7 @@ def _heat(axes: Axes, plot: Heat, t: Language, palette: _Palette) -> None:
     values = [[float("nan") if value is None else value for value in row] for row in plot.values]
     image = axes.imshow(values, cmap=colours, vmin=plot.low, vmax=plot.high, aspect="auto")
     _names(axes, [t(name) for name in plot.columns])
-    axes.set_yticks(range(len(plot.rows)), [_plain(t(name)) for name in plot.rows])
+    axes.set_yticks(range(len(plot.rows)), [_plain(_short(t(name))) for name in plot.rows])
     for spine in axes.spines.values():
         spine.set_visible(False)
     bar = axes.figure.colorbar(image, ax=axes, format=FuncFormatter(lambda value, _: shown(float(value), None, t)))

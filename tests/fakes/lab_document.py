@@ -8,6 +8,8 @@ from fractions import Fraction
 from html.parser import HTMLParser
 from typing import Any
 
+import pypdfium2
+
 from broker_common.language import phrase
 from policy_lab.document.model import (
     Axis,
@@ -26,7 +28,7 @@ from policy_lab.document.model import (
 )
 from policy_lab.standing import Standing
 
-__all__ = ["HARMFUL", "LONG_WORD", "document", "sentences_of_page", "texts_of"]
+__all__ = ["HARMFUL", "LONG_WORD", "beyond_margins", "document", "sentences_of_page", "texts_of"]
 
 # What each renderer would take for markup if it could.
 HARMFUL = "#panic() $x$ *b* _i_ `r` <e> @f [h] {i} \\ & &amp; <script>alert(1)</script> // /* %s {0} ~ --- = a"
@@ -42,6 +44,11 @@ def document(standing: Standing = Standing.INTERNAL) -> Document:
         [
             Paragraph(HARMFUL),
             Caution("Nobody may overlook this."),
+            Caution(HARMFUL),
+            Claim(HARMFUL, HARMFUL),
+            Source(HARMFUL, HARMFUL),
+            Formula(HARMFUL, HARMFUL),
+            Table("harmful", HARMFUL, (HARMFUL, "b"), [(HARMFUL, "b")], note=HARMFUL),
             Claim(
                 phrase("{n} answers have been charged, {units} units in all.", n=1234, units="7"),
                 f"cat {LONG_WORD}",
@@ -66,7 +73,7 @@ def document(standing: Standing = Standing.INTERNAL) -> Document:
     )
     plots = Section(
         "plots",
-        "Plots of $ and _",
+        f"Plots {HARMFUL}",
         [
             Lines(
                 "lines",
@@ -92,7 +99,7 @@ def document(standing: Standing = Standing.INTERNAL) -> Document:
                 ((1, 2), (10, 20), (100, 200)),
                 ((0.1, 0.2), (1, 2), (10, 20)),
             ),
-            Heat("heat", "Correlations", "A map.", ("a", "b"), ("x", "y"), ((0, 1), (-1, None)), -1, 1),
+            Heat("heat", HARMFUL, f"A map. {HARMFUL}", ("a", HARMFUL), (HARMFUL, "y"), ((0, 1), (-1, None)), -1, 1),
         ],
     )
     return Document("sample", "A sample document", standing, "tripartite lab sample", [first, plots])
@@ -158,3 +165,16 @@ def sentences_of_page(html: str) -> str:
     parser = _Words()
     parser.feed(html)
     return re.sub(r"\s+", " ", " ".join(parser.words)).strip()
+
+
+def beyond_margins(content: bytes, sides: float = 50, ends: float = 15) -> list[tuple[int, str]]:
+    """What of a PDF stands nearer to the edge of its page than so many points: text that is cut off, or nearly."""
+    found = []
+    for number, page in enumerate(pypdfium2.PdfDocument(content), start=1):
+        width, height = page.get_size()
+        text = page.get_textpage()
+        for place in range(text.count_rects()):
+            left, bottom, right, top = text.get_rect(place)
+            if left < sides or bottom < ends or right > width - sides or top > height - ends:
+                found.append((number, text.get_text_bounded(left, bottom, right, top)))
+    return found

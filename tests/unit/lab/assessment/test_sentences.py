@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shlex
 from collections.abc import Iterator
@@ -10,8 +11,9 @@ from fractions import Fraction
 from pathlib import Path
 
 import msgspec
+import pypdf
 import pytest
-from fakes.lab_document import document, sentences_of_page, texts_of
+from fakes.lab_document import HARMFUL, beyond_margins, document, sentences_of_page, texts_of
 
 from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.language import LANGUAGES, language
@@ -20,7 +22,7 @@ from policy_lab.assessment.alternatives import read_included
 from policy_lab.assessment.assessment import make_assessment
 from policy_lab.assessment.facts import Checkpoint, Facts, Log, Party, usual_policy
 from policy_lab.assessment.trials import read_attacks
-from policy_lab.document import page, said, stored
+from policy_lab.document import page, pdf, said, stored
 from policy_lab.document.model import Caution, Claim, Document, Table
 from policy_lab.standing import Standing
 
@@ -105,6 +107,25 @@ def test_every_policy_is_assessed_in_both_languages(policy: Policy, code: str) -
         assert {text for text in same if re.search("[a-z]", text)} <= {log_of(policy).checkpoint.note.splitlines()[4]}
 
 
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_page_and_pdf_say_the_same_in_the_same_order(code: str) -> None:
+    """A lawyer who signs the paper has read what the page says; nothing of it is cut off."""
+    shown, t = assessment_of(usual_policy()), language(code)
+    content = pdf.pdf(shown, t)
+    reader = pypdf.PdfReader(io.BytesIO(content))
+    words = re.sub(r"\s", "", "".join(each.extract_text() for each in reader.pages))
+    at = 0
+    for text in texts_of(said.document(shown, t, lambda _plot: {})):
+        place = words.find(re.sub(r"\s", "", text), at)
+        assert place >= 0, text
+        at = place
+    assert beyond_margins(content) == []
+    assert str(reader.trailer["/Root"]["/Lang"]).startswith(code)  # type: ignore[index]
+    assert reader.metadata is not None
+    assert reader.metadata.title == t(shown.title)
+    assert [str(each.title) for each in reader.outline[0:1] if not isinstance(each, list)] == [t(shown.title)]
+
+
 def test_what_is_said_of_accounting_is_said_of_this_one() -> None:
     """A strict service is never told that other people's questions may go on, nor one per person that it shuts down for all."""
     words = {
@@ -155,7 +176,7 @@ def attacks_file(folder: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("held", "first"), [("true", "no promise was broken"), ("false", "1 of 2 attacks broke a promise")]
+    ("held", "first"), [("true", "No promise was broken"), ("false", "Attacks that broke a promise: 1 of 2")]
 )
 def test_a_broken_promise_stands_on_the_first_page(tmp_path: Path, held: str, first: str) -> None:
     """Verdicts are shown as they were, and the first page says the worst of them."""
@@ -202,7 +223,7 @@ def test_declared_results_are_shown_with_their_mark(tmp_path: Path, standing: St
     assert any(str(standing.mark) in each for each in words)
     assert any("not differentially private" in each for each in words)
     annexes = [section for section in assessed.sections if section.key.startswith("annex-1-")]
-    assert [annex.title for annex in annexes] == ["Annex 1: Limit", "Annex 1: Plots of $ and _"]
+    assert [annex.title for annex in annexes] == ["Annex 1: Limit", f"Annex 1: Plots {HARMFUL}"]
     keys = [getattr(block, "key", "") for annex in annexes for block in annex.blocks]
     assert {"annex-1-figures", "annex-1-lines", "annex-1-heat"} <= set(keys)
     french = " ".join(texts_of(said.document(assessed, language("fr"), lambda _plot: {})))
