@@ -7,13 +7,11 @@ from pathlib import Path
 import click
 
 from broker_common.cli import Whole, emit, json_option, lifeline_option
-from broker_common.errors import InvalidRequestError
 from broker_common.language import said
 from policy_lab.site import texts
 
 # TCP has no larger one.
 _MAX_PORT = 65_535
-_LIBRARIES = frozenset({"pandas", "pyarrow", "scipy", "typst"})
 
 
 @click.command()
@@ -37,13 +35,8 @@ def serve(port: int, folder: Path | None, lifeline: bool, as_json: bool) -> None
 
     Prints one line with the address. The pages hold nobody's data, so that they need no key; they answer on this machine only.
     """
-    try:
-        from policy_lab.site.running import run_lab, save_explainer
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in _LIBRARIES:
-            raise
-        raise InvalidRequestError("LAB_NOT_INSTALLED", package=package) from error
+    from policy_lab.site.running import run_lab, save_explainer
+
     if folder is not None:
         files = [str(path) for path in save_explainer(folder)]
         emit(as_json, {"files": files}, said(texts.SAVED, files=", ".join(files)))

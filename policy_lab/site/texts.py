@@ -23,6 +23,7 @@ SCRIPT = {
         "If {people} people answer and 20% of them would choose one answer, the estimate of that share can be off by {margin} "
         "percentage points: too few people for so much noise."
     ),
+    "right": "For {value}, what is sent is right on average. For a number nearer to a bound it is not.",
     "tooMuch": (
         "For {value}, what is sent is {difference} {unit} too much on average, because of the bounds. More people do not make that better."
     ),

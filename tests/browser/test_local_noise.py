@@ -23,7 +23,7 @@ from policy_lab.site.explainer import explainer_file, file_name
 
 pytest.importorskip("playwright.sync_api", reason="no browser here: 'make test-browser' installs one")
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, Response, expect
+from playwright.sync_api import Browser, Page, expect
 
 PATIENCE_MS = 1000 * PATIENCE_SECONDS
 # The places of the slider.
@@ -97,6 +97,13 @@ def figure(page: Page, selector: str) -> float:
     return float(found[0].replace(",", ""))
 
 
+def heard_by(page: Page) -> list[str]:
+    """The addresses from which a page gets an answer from here on."""
+    heard: list[str] = []
+    page.on("response", lambda response: heard.append(response.url))
+    return heard
+
+
 def use_everything(page: Page, downloads: Path) -> None:
     """Fill in the form, move both sliders, look at each field, draw, download."""
     fill(page)
@@ -136,8 +143,7 @@ def test_the_page_could_send_nothing_if_it_tried(browser: Browser, site: LabSite
         context = browser.new_context()
         page = context.new_page()
         page.goto(address)
-        heard: list[Response] = []
-        page.on("response", heard.append)
+        heard = heard_by(page)
         refused = page.evaluate(
             "async () => {"
             "const refused = new Promise(done => document.addEventListener('securitypolicyviolation', done, { once: true }));"
@@ -151,9 +157,8 @@ def test_the_page_could_send_nothing_if_it_tried(browser: Browser, site: LabSite
 
 def test_what_would_hear_is_there(page: Page, site: LabSite) -> None:
     """The same attempt succeeds from a page that may: the tests above would see a request that is made."""
-    heard: list[str] = []
     page.goto(site.address)
-    page.on("response", lambda response: heard.append(response.url))
+    heard = heard_by(page)
     page.evaluate(f"async () => {{ {ATTEMPTS['fetch'].format(url=f'{site.address}/static/icon.svg?secret')} }}")
     assert heard[-1] == f"{site.address}/static/icon.svg?secret"
 
@@ -172,7 +177,7 @@ def test_the_file_works_without_a_server_in_both_languages(page: Page, folder: P
 
 # --- numbers -----------------------------------------------------------------------------------------------------------
 
-VALUES = {"age": ("18", "47", "100"), "height": ("120", "171", "219"), "weight": ("35", "74", "184")}
+VALUES = {"age": ("18", "59", "100"), "height": ("120", "171", "219"), "weight": ("35", "74", "184")}
 
 
 def shown_law(page: Page) -> list[tuple[str, float, int]]:
@@ -218,6 +223,8 @@ def test_numbers_of_a_number_are_the_library_s(page: Page, folder: Path, key: st
         assert abs(figure(page, "#figure-scale") - law.range / each) <= 0.0501
         mean = sum(chance * (field.low + place) for place, chance in enumerate(chances))
         assert abs(figure(page, "#figure-mean") - mean) <= 0.00501
+        off = abs(mean - int(value))
+        assert ("right on average" in page.locator("#crowd").inner_text()) == (off < 0.005)
         # Rounding to whole numbers moves a mean by less than a half.
         assert abs(mean - float(law.mean(int(value)))) < 0.5
         assert abs(figure(page, "#figure-keep") / 100 - chances[int(value) - field.low]) < 0.6e-4

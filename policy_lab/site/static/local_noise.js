@@ -158,7 +158,7 @@
       byId("figure-sensitivity").textContent = said("range", { value: figure(noise.range), unit });
       byId("figure-scale").textContent = said("withUnit", { value: figure(noise.scale, 1), unit });
       byId("figure-mean").textContent = said("withUnit", { value: figure(noise.mean, 2), unit });
-      byId("crowd").textContent = said(off < 0 ? "tooLittle" : "tooMuch", { value: noise.shown, unit, difference: figure(Math.abs(off), 2) });
+      byId("crowd").textContent = said(Math.abs(off) < 0.005 ? "right" : off < 0 ? "tooLittle" : "tooMuch", { value: noise.shown, unit, difference: figure(Math.abs(off), 2) });
     } else {
       const people = PEOPLE[Number(peopleSlider.value)];
       const margin = QUANTILE * noise.error(SHARE, people);
