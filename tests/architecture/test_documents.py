@@ -34,7 +34,7 @@ CONFIGS: dict[str, type[msgspec.Struct]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["DECISIONS.md", "SECURITY.md"])
+@pytest.mark.parametrize("name", ["docs/decisions-archive.md", "SECURITY.md"])
 def test_numbered_items_have_a_number_and_a_title_of_their_own(name: str) -> None:
     """Others refer to them by number; whoever merges two lists must not leave a number or an item in twice."""
     text = (ROOT / name).read_text()
@@ -43,6 +43,22 @@ def test_numbered_items_have_a_number_and_a_title_of_their_own(name: str) -> Non
     titles = [title for _, title in items if title]
     assert len(set(titles)) == len(titles) > len(items) / 2
     assert {int(number) for number in re.findall(r"\((\d+)\)", text)} <= set(range(1, len(items) + 1))
+
+
+def test_decisions_in_force_are_short_and_lead_to_the_archive() -> None:
+    """A reader gets through them in a quarter of an hour, and finds the reasons of each."""
+    text = (ROOT / "DECISIONS.md").read_text(encoding="utf-8")
+    assert len(text.encode()) < 25_000
+    archive = (ROOT / "docs" / "decisions-archive.md").read_text(encoding="utf-8")
+    replaced = {int(each) for each in re.findall(r"(?m)^(\d+)\. \*\(superseded by \d+\)\*", archive)}
+    known = {int(each) for each in re.findall(r"(?m)^(\d+)\. ", archive)}
+    decisions = re.findall(r"(?m)^- (.*(?:\n  .*)*)", text)
+    named = [
+        [int(each) for each in re.findall(r"\d+", " ".join(re.findall(r"\((\d[^)]*)\)", one)))] for one in decisions
+    ]
+    assert len(decisions) > 80
+    assert all(named)
+    assert {number for numbers in named for number in numbers} <= known - replaced
 
 
 def test_the_log_format_names_the_keys_of_every_card() -> None:
