@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -65,6 +66,10 @@ _MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a private folder in it
 _NEEDED_BYTES = 4 * 2**30
 if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free >= _NEEDED_BYTES:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+
+# A run in a shell's background ignores interrupts, and so would every process that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Commands speak the language of the environment, and tests compare English.
 os.environ["TRIPARTITE_LANG"] = "en"
