@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shlex
+import stat
 from enum import Enum
 from pathlib import Path
 
+from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 
 _PRIVATE = 0o600
 _PRIVATE_FOLDER = 0o700
+_OF_OTHERS = 0o077
 
 
 class Standing(Enum):
@@ -51,9 +56,29 @@ _MARKS = {
 
 
 def make_private_folder(path: Path) -> Path:
-    """The folder, made if it is missing, that only its owner may open."""
-    path.mkdir(parents=True, exist_ok=True)
-    path.chmod(_PRIVATE_FOLDER)
+    """A folder that only its owner may open; it is made if it is missing, with those above it.
+
+    Raises:
+        InvalidRequestError: INVALID_VALUE, others may open the folder that is there. It is left as it is: we did not make it.
+    """
+    for folder in (*reversed(path.parents), path):
+        try:
+            folder.mkdir(mode=_PRIVATE_FOLDER)
+        except FileExistsError:
+            continue
+    status = path.stat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+    if status.st_mode & _OF_OTHERS or status.st_uid != os.geteuid():
+        raise InvalidRequestError(
+            "INVALID_VALUE",
+            name=f"'{path}'",
+            problem=phrase("is a folder that others may open, and what is written there is for its owner alone"),
+            remedy=phrase(
+                "Name a folder that is not there yet: it is made for you alone. Or close this one yourself: chmod 700 {folder}",
+                folder=shlex.quote(str(path)),
+            ),
+        )
     return path
 
 

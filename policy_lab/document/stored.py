@@ -1,4 +1,4 @@
-"""A document in a folder that only its owner may open, and read again from there."""
+"""A document in a folder, and read again from there."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 from broker_common.errors import InvalidRequestError
 from broker_common.language import LANGUAGES, Language, language, translated
+from broker_common.storage.durable import SHARED_FILE, make_shared_folder, replace_file
 from policy_lab.document import as_json, model, page, pdf, plots, said
 from policy_lab.document.model import Bars, Block, Document, Heat, Lines, Section, Table
 from policy_lab.standing import Standing, make_private_folder, write_private
@@ -35,8 +36,10 @@ _PARTS = {
 def write(
     document: Document, folder: Path, t: Language, *, with_pdf: bool = False, paper: pdf.Paper = "us-letter"
 ) -> list[Path]:
-    """The document in every form; gives the files, the page first."""
-    make_private_folder(folder)
+    """The document in every form; gives the files, the page first. They are their owner's alone unless no data file was read."""
+    is_shared = document.standing is Standing.NO_DATA
+    make = make_shared_folder if is_shared else make_private_folder
+    make(folder)
     files = {PAGE_FILE: page.page(document, t).encode(), DOCUMENT_FILE: _json(document)}
     if with_pdf:
         files[PDF_FILE] = pdf.pdf(document, t, paper=paper)
@@ -48,8 +51,11 @@ def write(
                 block, t, form="png", mark=document.standing.mark
             )
     for name, content in files.items():
-        make_private_folder((folder / name).parent)
-        write_private(folder / name, content)
+        make((folder / name).parent)
+        if is_shared:
+            replace_file(folder / name, content, mode=SHARED_FILE)
+        else:
+            write_private(folder / name, content)
     return [folder / name for name in files]
 
 

@@ -62,8 +62,12 @@ def evaluate(
 
 def _evaluate(run_file: Path, as_json: bool, out: Path | None, processes: int, *, with_pdf: bool, check: bool) -> None:
     from policy_lab.evaluate.run_file import read_run_file
+    from policy_lab.standing import make_private_folder
 
     run = read_run_file(run_file)
+    if out is not None:
+        # A folder that is no good is found before the work of minutes.
+        make_private_folder(out)
     command = shlex.join(["tripartite", "lab", "evaluate", str(run_file)])
     if run.profile:
         _tell(as_json, _as_published(run, command), out, {}, with_pdf=with_pdf)

@@ -6,6 +6,7 @@ A part is reused only if it was made by this version of the program from the sam
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -13,14 +14,17 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from broker_common.errors import InternalError
+from broker_common.errors import InternalError, InvalidRequestError
+from broker_common.language import phrase
+from policy_lab.evaluate import texts
 from policy_lab.evaluate.data import Data
 from policy_lab.evaluate.likeness import Likeness
 from policy_lab.evaluate.run import Mechanism, RunFile
 from policy_lab.standing import make_private_folder, write_private
 
-_FOLDER = "parts"
+_FOLDER = ".tripartite-parts"
 _OF = "of.txt"
+_FINGERPRINT = re.compile(rb"[0-9a-f]{64}")
 # Raised when the same run file gives other parts.
 _FORMAT = 1
 
@@ -90,12 +94,32 @@ class Parts:
             write_private(self._folder / job.name, content)
 
     def _claim(self, folder: Path, print_: str) -> None:
-        """Drop what is of another run file, of other data or of another version."""
+        """Drop what is of another run file, of other data or of another version.
+
+        Raises:
+            InvalidRequestError: INVALID_VALUE, what is there is not known to be ours.
+        """
+        if folder.is_symlink():
+            raise _foreign(folder)
         of = make_private_folder(folder) / _OF
-        if not of.exists() or of.read_text("ascii") != print_:
-            for part in folder.glob("*.part"):
+        parts = list(folder.glob("*.part"))
+        held = of.read_bytes() if of.exists() else b""
+        # Parts are written only after the file that says what they are of.
+        if (held or parts) and not _FINGERPRINT.fullmatch(held):
+            raise _foreign(folder)
+        if held != print_.encode():
+            for part in parts:
                 part.unlink()
-        write_private(of, print_.encode())
+            write_private(of, print_.encode())
+
+
+def _foreign(folder: Path) -> InvalidRequestError:
+    return InvalidRequestError(
+        "INVALID_VALUE",
+        name=f"'{folder}'",
+        problem=phrase(texts.FOREIGN_PARTS),
+        remedy=phrase(texts.FOREIGN_PARTS_REMEDY),
+    )
 
 
 def fingerprint(run: RunFile, data: Data) -> str:

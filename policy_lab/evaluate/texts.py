@@ -19,6 +19,8 @@ INTERRUPTED_UNKEPT = "Nothing was kept: with --out DIR a run goes on where it st
 NO_RUN = "Name a run file. 'tripartite lab evaluate --example' prints one."
 EXAMPLE_ALONE = "--example is given alone."
 PDF_NEEDS_OUT = "--pdf needs --out."
+FOREIGN_PARTS = "is not a folder of finished parts that this command made"
+FOREIGN_PARTS_REMEDY = "Nothing was changed there. Move it away, or give --out a folder that is not there yet."
 CHECK_AND_OUT = "--check cannot be combined with --out: it writes nothing."
 
 # --- names ---------------------------------------------------------------------------------------------------------

