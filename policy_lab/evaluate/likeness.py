@@ -171,9 +171,9 @@ def candidates(run: RunFile, data: Data, mechanism: Mechanism, among: Groups) ->
     if mechanism.place == "shuffled" and mechanism.along != "weight":
         return among.of_row
     beside = [data.strata.astype(np.float64)]
-    if mechanism.place == "shuffled":
-        beside.append(data.weights)
-    else:
+    # Sent as it is, and clipped only where answers are made of it.
+    beside.append(data.full_weights)
+    if mechanism.place == "local":
         beside += [_plain(data.columns[column.name.text]) for column in run.unchanged(mechanism)]
     beside += [
         np.isnan(numbers).astype(np.float64)

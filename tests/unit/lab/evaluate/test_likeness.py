@@ -69,6 +69,22 @@ def test_who_is_alone_with_unchanged_columns_is_found_whatever_the_noise(tmp_pat
         assert (found.people, found.alone, found.by_unchanged, found.by_answers) == (60, 1, 1, 1)
 
 
+@pytest.mark.parametrize("cap", ["90", "0.01"])
+def test_a_weight_that_is_sent_tells_respondents_apart(tmp_path: Path, cap: str) -> None:
+    """Local noise leaves it as it is, and the agency has it before it clips; a table without it would make local noise look safe."""
+    run, data = world(
+        tmp_path, RUN.replace("cap: 90", f"cap: {cap}").replace("along: static", "along: weight"), rows=300
+    )
+    local, shuffled = like(run, data, 1, 0.5).linked, like(run, data, 2, 0.5).linked
+    assert local.alone >= shuffled.alone > 0.9
+
+
+def test_local_answers_of_equal_weights_hide_among_those_with_the_same_columns(tmp_path: Path) -> None:
+    """Without weights nothing but the static columns stands beside them."""
+    run, data = world(tmp_path, RUN.replace("weights:\n  column: weight\n  cap: 90\n  multiplier: 1.5\n", ""), rows=300)
+    assert like(run, data, 1, 0.5).linked.alone < 0.05
+
+
 def test_shuffling_without_static_columns_hides_among_the_stratum(tmp_path: Path) -> None:
     """The attacker guesses among all messages of the stratum; true answers help with a large epsilon."""
     run, data = world(
