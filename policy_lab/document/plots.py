@@ -8,8 +8,10 @@ from __future__ import annotations
 import io
 import itertools
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import matplotlib as mpl
@@ -19,6 +21,7 @@ from matplotlib.axis import Axis as DrawnAxis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont, get_font
 from matplotlib.image import AxesImage
 from matplotlib.ticker import FuncFormatter
 
@@ -34,6 +37,8 @@ _DOTS_PER_INCH = 150
 # A row of a heat map needs so much room, and what stands around the map.
 _HEAT_ROW_INCHES, _HEAT_REST_INCHES = 0.34, 1.6
 _MOST_INCHES = 40
+# A longer legend makes the figure higher, or nothing would be left for the axes.
+_FEW_LEGEND_ROWS, _LEGEND_ROW_INCHES = 6, 0.2
 # Above it the figures in the cells of a heat map would touch each other.
 _MOST_COLUMNS_WITH_FIGURES = 16
 _MOST_FLAT_NAMES = 6
@@ -47,8 +52,10 @@ _PALE = 0.5
 _MARKERS = "osD^vPX*"
 _DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (7, 2, 1.5, 2)))
 _HATCHES = ("", "///", "...", "\\\\\\", "xxx", "+++", "ooo", "---")
+_FONT = "DejaVu Sans"
+_BOX = "\N{WHITE SQUARE}"
 # What makes files of one plot the same is set for the whole library.
-_SETTINGS: Any = {"svg.hashsalt": "tripartite", "svg.fonttype": "path", "font.family": ["DejaVu Sans"], "font.size": 10}
+_SETTINGS: Any = {"svg.hashsalt": "tripartite", "svg.fonttype": "path", "font.family": [_FONT], "font.size": 10}
 _LOCK = threading.Lock()
 
 
@@ -101,12 +108,15 @@ def draw(
             _bars(axes, plot, t, palette)
         else:
             _heat(axes, plot, t, palette)
-        _legend(figure, axes, palette, columns=1 if narrow else 2)
+        _legend(figure, axes, palette, columns=_legend_columns(narrow))
         if mark:
             axes.set_title(_plain(t(plot.title)), color=palette.ink, wrap=True)
             figure.suptitle(_plain(t(mark)), color=palette.limit, fontsize="small", wrap=True)
         content = io.BytesIO()
-        figure.savefig(content, format=form, metadata={"Date": None} if form == "svg" else {"Software": None})
+        with warnings.catch_warnings():
+            # Names that leave no room are the author's: the library's advice to programmers is nothing to them.
+            warnings.filterwarnings("ignore", "constrained_layout not applied", UserWarning)
+            figure.savefig(content, format=form, metadata={"Date": None} if form == "svg" else {"Software": None})
         return content.getvalue()
 
 
@@ -114,12 +124,24 @@ def _size(plot: Plot, narrow: bool) -> tuple[float, float]:
     width = _NARROW_INCHES if narrow else _WIDTH_INCHES
     if isinstance(plot, Heat):
         return width, min(_MOST_INCHES, _HEAT_REST_INCHES + _HEAT_ROW_INCHES * len(plot.rows))
-    return width, _HEIGHT_INCHES
+    named = len(plot.series) if isinstance(plot, Bars) else len(plot.lines) + len(plot.limits)
+    more = max(0, named // _legend_columns(narrow) - _FEW_LEGEND_ROWS)
+    return width, min(_MOST_INCHES, _HEIGHT_INCHES + _LEGEND_ROW_INCHES * more)
+
+
+def _legend_columns(narrow: bool) -> int:
+    return 1 if narrow else 2
+
+
+@cache
+def _glyphs() -> frozenset[int]:
+    return frozenset(get_font(findfont(_FONT)).get_charmap())
 
 
 def _plain(text: str) -> str:
-    """A text whose dollar signs are no mathematics."""
-    return text.replace("$", r"\$")
+    """A text whose dollar signs are no mathematics; a character that the font does not have is a box. Tables have it whole."""
+    drawn = "".join(each if ord(each) in _glyphs() or each == "\n" else _BOX for each in text)
+    return drawn.replace("$", r"\$")
 
 
 def _short(name: str) -> str:

@@ -21,7 +21,7 @@ from matplotlib.image import imread
 from broker_common.errors import InvalidRequestError
 from broker_common.language import LANGUAGES, language
 from policy_lab.document import as_json, numbers, page, pdf, plots, said, stored, terminal
-from policy_lab.document.model import Bars, Document, Heat, Lines, Paragraph, Section, Table
+from policy_lab.document.model import Axis, Bars, Document, Heat, Line, Lines, Paragraph, Section, Table
 from policy_lab.standing import Standing
 
 ENGLISH, FRENCH = map(language, ("en", "fr"))
@@ -279,6 +279,33 @@ def test_what_is_no_document_is_refused(tmp_path: Path, damage: object) -> None:
     assert refused.value.code == "DOCUMENT_UNREADABLE"
     with pytest.raises(InvalidRequestError):
         stored.read(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("name", ["日本語", "a\tb", "a\x1b[31mb", "\U0001f600"])
+def test_a_name_that_the_font_cannot_draw_is_drawn_as_boxes_without_a_word(name: str) -> None:
+    """The library's warning is an error in tests; to users it would show a path, and the raw character."""
+    plot = Bars(name, name, name, Axis(name), [name], [name], [[1.0]])
+    assert plots.draw(plot, ENGLISH, form="png", mark=name).startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_many_long_names_leave_room_for_the_axes(narrow: bool) -> None:
+    """The figure grows with its legend; the library would give up with a warning."""
+    lines = [
+        Line(f"shuffled, truncated, with the weight, all columns, number {n}", [(0, 0), (1, 1)]) for n in range(30)
+    ]
+    few, many = (
+        plots.draw(Lines("k", "t", "d", Axis("x"), Axis("y"), some), ENGLISH, form="svg", narrow=narrow)
+        for some in (lines[:2], lines)
+    )
+    assert height_of(many) > height_of(few) + 100
+
+
+def height_of(svg: bytes) -> float:
+    """In points, as the drawing says."""
+    found = re.search(rb'height="([0-9.]+)pt"', svg)
+    assert found
+    return float(found[1])
 
 
 def test_every_kind_of_block_is_in_the_sample() -> None:
