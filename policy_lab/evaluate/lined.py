@@ -18,6 +18,8 @@ from broker_common.language import phrase
 from broker_common.query.dictionary import listed, shown
 
 _MOST_CHARACTERS = 262_144
+MOST_BYTES = 4 * _MOST_CHARACTERS + 1
+"""So many bytes of UTF-8 are more characters than a file may have."""
 _MOST_ENTRIES = 4096
 _COMPARED_CHARACTERS = 80
 _WHOLE = re.compile(r"[0-9]{1,18}")

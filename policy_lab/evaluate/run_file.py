@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from broker_common.language import phrase
-from policy_lab.evaluate.lined import LinedFile, Word, line_of
+from policy_lab.evaluate.lined import MOST_BYTES, LinedFile, Word, line_of, quoted
 from policy_lab.evaluate.run import (
     ALONG,
     CATEGORY_NOISE,
@@ -57,7 +57,9 @@ def read_run_file(path: Path) -> RunFile:
     Raises:
         InvalidRequestError: RUN_INVALID, with the line; FILE_UNUSABLE.
     """
-    content = path.read_bytes()
+    with path.open("rb") as file:
+        # What is cut off is longer than a run file may be.
+        content = file.read(MOST_BYTES)
     lined = LinedFile(path.name)
     try:
         text = content.decode("utf-8-sig")
@@ -91,7 +93,7 @@ class _Reader:
             path=self._path,
             digest=self._digest,
             title=file.word(items["title"]).text if "title" in items else self._path.stem,
-            data=_data_path(self._path, data.text),
+            data=self._data(data),
             data_line=data.line,
             standing=self._standing(items),
             seed=file.whole(needed("seed", "seed: 1"), "seed", 0, _MOST_SEED),
@@ -108,6 +110,18 @@ class _Reader:
             else self._mechanisms(needed("mechanisms", "mechanisms: [global]"), columns, items),
             profile=profile,
         )
+
+    def _data(self, name: Word) -> Path:
+        """The data file; one that is missing is said when it is read."""
+        path = _data_path(self._path, name.text)
+        if path.exists() and not path.is_file():
+            # A device or a pipe may never end, and is read twice.
+            raise self._file.problem(
+                name.line,
+                phrase("{file} is no regular file.", file=quoted(name.text)),
+                phrase("Name a file that lies on a disk; what comes out of a pipe is saved first."),
+            )
+        return path
 
     def _standing(self, items: Mapping[str, yaml.Node]) -> Standing:
         known = [each.value for each in DECLARABLE]

@@ -46,7 +46,8 @@ EVALUATED = "What was evaluated"
 EVALUATED_ROWS = "{rows:,} respondents in {strata:,} strata; each answer was given {repetitions:,} times with new noise, from the seed {seed}."
 FOR_EVALUATION = (
     "The noise comes from a seeded generator and from floating-point numbers. It is for evaluation, never for release: who "
-    "knows the seed takes the noise away."
+    "knows the seed takes the noise away. Never show results of two versions of a data file that were made with the same seed: the noise is the "
+    "same in both, and global counts and sums differ by exactly what the changed respondent adds."
 )
 ONE_ROW = "Stratum {stratum} has one respondent: its exact figures are that person's answers."
 FEW_ROWS = "{n} strata have one respondent each: their exact figures are those persons' answers."
@@ -214,8 +215,8 @@ PAIRS_DESCRIPTION = (
 # --- linkage -------------------------------------------------------------------------------------------------------
 LINKAGE = "Who is found again"
 LINKAGE_CITIZEN = (
-    "An attacker knows what stands unchanged beside the answers, such as region, sex and age, and looks for one respondent. Who is alone "
-    "with that is found with certainty, and no noise on the answers changes it."
+    "An attacker knows what stands unchanged beside the answers, such as region, sex and age, and also the weight where it is sent along, as it "
+    "is under local noise; and looks for one respondent. Who is alone with that is found with certainty, and no noise on the answers changes it."
 )
 LINKAGE_SPECIALIST = (
     "Attacked are {people:,} respondents, drawn by the seed. Guesses are uniform among the rows that agree; an attacker who knows the "

@@ -21,14 +21,18 @@ from fakes.evaluations import (
     mean_weights,
     respondents,
     weight_of,
+    write_csv,
 )
 
+from broker_common.language import language
+from policy_lab.document import terminal
 from policy_lab.evaluate import messages
 from policy_lab.evaluate.answers import expected_answers
 from policy_lab.evaluate.cells import Block, blocks
 from policy_lab.evaluate.data import Data, read_data
 from policy_lab.evaluate.errors import errors
 from policy_lab.evaluate.parts import Job, Parts, jobs
+from policy_lab.evaluate.report.report import plan
 from policy_lab.evaluate.run import Mechanism, RunFile
 from policy_lab.evaluate.run_file import read_run_file
 from policy_lab.evaluate.running import Worker, run_all
@@ -167,3 +171,24 @@ def test_noise_has_the_names_of_what_it_is_for() -> None:
     assert generator(1, "ab", "c").random() != generator(1, "a", "bc").random()
     assert generator(1, "a", 1).random() == generator(1, "a", 1).random()
     assert generator(1, "a", 1).random() != generator(2, "a", 1).random()
+
+
+def test_the_same_seed_on_two_versions_of_a_file_gives_the_changed_respondent_away(tmp_path: Path) -> None:
+    """Noise is the same in both: their difference is that respondent's weight, and the report says so."""
+    people = respondents(60)
+    path = evaluation(tmp_path)
+    found = []
+    for smokes in ("daily", "never"):
+        people[0][3] = smokes
+        write_csv(tmp_path / "people.csv", people)
+        run = read_run_file(path)
+        data = read_data(run, lambda _done, _total: None)
+        job = Job(mechanism_of(run, "global"), 0.5, 0)
+        found.append(np.array(Worker(run, data).part(job).answers[0]))
+    weight = float(weight_of(dict(zip(HEADS, people[0], strict=True))))
+    change = found[1] - found[0]
+    assert change[0] == pytest.approx([-weight, 0, weight])
+    assert not change[1:].any()
+    shown = " ".join(terminal.text(plan(run, data, "x"), language("en")).split())
+    assert "two versions of a data file that were made with the same seed" in shown
+    assert "differ by exactly what the changed respondent adds" in shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -192,6 +193,23 @@ def test_the_example_is_read() -> None:
     data = read_data(run, lambda _done, _total: None)
     assert data.rows == 10_000
     assert run.standing is Standing.SYNTHETIC
+
+
+@pytest.mark.parametrize("profile", ["", "profile: as-published\n"])
+def test_data_that_may_never_end_are_refused(tmp_path: Path, profile: str) -> None:
+    """A device, a pipe or a folder is no data file; nothing is read from it."""
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("/dev/zero", "pipe", "."):
+        path = evaluation(tmp_path, run=profile + RUN.replace("people.csv", name))
+        with pytest.raises(InvalidRequestError, match="is no regular file") as caught:
+            read_run_file(path)
+        assert f"line {2 if profile else 1}" in caught.value.text
+
+
+def test_a_run_file_without_an_end_is_refused() -> None:
+    """No more is read than a run file may have."""
+    with pytest.raises(InvalidRequestError, match="longer than 262144 characters"):
+        read_run_file(Path("/dev/zero"))
 
 
 def test_example_names_stay_inside_the_lab(tmp_path: Path) -> None:
