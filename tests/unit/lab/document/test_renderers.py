@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 import io
 import json
+import os
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from fractions import Fraction
@@ -281,11 +284,23 @@ def test_what_is_no_document_is_refused(tmp_path: Path, damage: object) -> None:
         stored.read(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("name", ["日本語", "a\tb", "a\x1b[31mb", "\U0001f600"])
+@pytest.mark.parametrize("name", ["日本語", "a\tb", "a\x1b[31mb"])
 def test_a_name_that_the_font_cannot_draw_is_drawn_as_boxes_without_a_word(name: str) -> None:
     """The library's warning is an error in tests; to users it would show a path, and the raw character."""
     plot = Bars(name, name, name, Axis(name), [name], [name], [[1.0]])
     assert plots.draw(plot, ENGLISH, form="png", mark=name).startswith(b"\x89PNG")
+
+
+def test_the_library_of_plots_says_nothing_of_its_own_folders() -> None:
+    """It has none to keep fonts in where a home cannot be written to, and would print paths."""
+    done = subprocess.run(
+        [sys.executable, "-c", "import policy_lab.document.plots, policy_lab.document.pdf"],
+        env=os.environ | {"MPLCONFIGDIR": "/proc/none"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
 
 
 @pytest.mark.parametrize("narrow", [False, True])
