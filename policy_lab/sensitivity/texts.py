@@ -4,6 +4,8 @@ from __future__ import annotations
 
 # --- what is wrong with files and choices --------------------------------------------------------------------------------
 NO_COLUMN = "there is no column {column}."
+NO_HEADING = "the first line names none of the columns that are asked for."
+HEADING_REMEDY = "Compare their names with that line. If it is somebody's row, put names above it; it is not shown here for that reason."
 NEAREST = "The nearest names are: {nearest}."
 FEW_ROWS = "it has {rows} rows, and AVG divides by the rows less one."
 FEW_ROWS_REMEDY = "Give a file of at least two rows below its line of names."
@@ -13,7 +15,7 @@ NO_CSV = "this line is not CSV."
 NO_CSV_REMEDY = "Look for a quotation mark that is never closed, and for a byte that is no text."
 NO_NAMES = "the first line does not name every column in printable characters."
 NO_NAMES_REMEDY = "Write a name of its own for each column into the first line."
-NAMES_TWICE = "two columns have the same name: {columns}."
+NAMES_TWICE = "two columns have the same name: those at places {places} of the first line."
 OTHER_WIDTH = "the row has {found} cells, and the first line names {expected} columns."
 OTHER_WIDTH_REMEDY = "Give each row a cell for each column; a missing value is ?."
 NO_NUMBER = "the column {column} has cells that are not numbers, in lines {lines}."

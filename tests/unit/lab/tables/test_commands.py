@@ -309,10 +309,10 @@ def test_bounds_that_are_none_are_refused(farms: Path, bounds: str) -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--rows", "statu"], "has no column 'statu'. Did you mean: status"),
+        (["--rows", "statu", "--columns", "kind"], "has no column 'statu'. Did you mean: status"),
         (["--where", "kind"], "is not COLUMN=VALUE"),
         (["--where", "kind=higher"], "has no row that the filter leaves"),
-        (["--where", "king=high"], "has no column 'king'. Did you mean: kind"),
+        (["--rows", "status", "--where", "king=high"], "has no column 'king'. Did you mean: kind"),
         (["--uniform", "1"], "must lie between 0 and 1"),
         (["--uniform", "0"], "must lie between 0 and 1"),
         (["--statistic", "total", "--value", "kind", "--bounds", "0:1"], "12 rows without a number in column 'kind'"),
