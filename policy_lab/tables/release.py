@@ -71,7 +71,10 @@ class Grid:
     def _steps(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         # A quotient of floats can be a step beyond the bounds that the noise is for.
         steps = np.array([round(Fraction(value) / self.step) for value in values.tolist()], dtype=np.float64)
-        return steps if self.bounds is None else np.clip(steps, *map(float, self.bounds))
+        if self.bounds is None:
+            return steps
+        low, high = map(float, self.bounds)
+        return np.clip(steps, low, high)
 
 
 @dataclass(frozen=True, slots=True)
