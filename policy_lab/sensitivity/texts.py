@@ -139,9 +139,9 @@ APART_CITIZEN = (
     "tables it came from. Here it does."
 )
 APART_SPECIALIST = (
-    "In the neighbour the row with the largest value has a multiple of it; the listing is given the best case, the same generated rows for both tables. "
+    "In the neighbour the row with the largest value has a multiple of it; the listing is idealised: the same generated rows for both tables, as if training told nothing. "
     "The event is an answer within the real sensitivity over the nominal epsilon of the exact result of the first table. Its two probabilities "
-    "are integrals over the listing's law; the logarithm of their ratio is a lower bound of any epsilon that could hold, and grows without limit with "
+    "are integrals over the listing's law; the logarithm of their ratio is a lower bound of the epsilon of this idealised listing, and grows without limit with "
     "the larger value. The neighbour relation is: {neighbours}"
 )
 APART_TABLE = "Not differentially private: what one answer tells"
@@ -157,7 +157,8 @@ APART_HEADS = (
     "Of the neighbour",
 )
 APART_NOTE = (
-    "The nominal epsilon is {epsilon:g}, and delta is what would be needed beside it. With public bounds no event of any two neighbouring tables gives more than the nominal "
+    "The nominal epsilon is {epsilon:g}, and delta is what would be needed beside it. Both bounds are those of an idealised listing, which generates the same rows from both tables; for a "
+    "trained generator they are not proven. With public bounds no event of any two neighbouring tables gives more than the nominal "
     "epsilon, with a delta of 0."
 )
 APART_NONE = "No column has a value above zero, and there is nothing to show: all estimates may be refused."

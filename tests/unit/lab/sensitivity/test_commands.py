@@ -70,6 +70,16 @@ def test_the_warning_comes_first_and_is_on_every_output(files: tuple[Path, Path]
     assert all(name.startswith("not-differentially-private") for name in drawn)
 
 
+def test_the_bounds_are_said_to_be_those_of_an_idealised_listing(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """The rows that training gives depend on the table, and nothing is proven about them."""
+    out = tmp_path / "out"
+    evaluated(files, out, "--column", "age")
+    page = (out / "report.html").read_text()
+    assert "for a trained generator they are not proven" in page
+    assert "any epsilon that could hold" not in page
+    assert "best case" not in page
+
+
 def test_the_arithmetic_of_0_575_percent_is_printed_exactly(files: tuple[Path, Path], tmp_path: Path) -> None:
     """The rounded figure, the exact one, and what both leave out."""
     table, generated = files
