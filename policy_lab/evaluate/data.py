@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from broker_common.language import phrase
+from policy_lab.data_file import is_heading
 from policy_lab.evaluate.lined import LinedFile, Word
 from policy_lab.evaluate.run import Column, RunFile
 from policy_lab.evaluate.sources import opened
@@ -142,7 +143,7 @@ class _Reading:
 
     def _verify_names(self, names: Sequence[str]) -> None:
         wanted = self._wanted()
-        if not wanted.keys() & set(names):
+        if not is_heading(names, wanted):
             # A first row that is no heading is somebody's: it is not quoted.
             raise self._file.problem(
                 self._run.data_line,

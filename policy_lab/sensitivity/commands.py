@@ -108,7 +108,7 @@ def sensitivity(
         samples=samples,
         repetitions=repetitions,
         seed=seed,
-        bounds=_bounds(bounds, chosen),
+        bounds=_bounds(bounds, chosen, is_quotable=bool(columns or without)),
     )
     # A folder that is no good is found before the work of minutes.
     make_private_folder(out)
@@ -238,7 +238,7 @@ def _sizes(sizes: Sequence[int], table: Table) -> list[int]:
     return sorted(set(sizes))
 
 
-def _bounds(given: Sequence[str], columns: Sequence[str]) -> dict[str, Bounds]:
+def _bounds(given: Sequence[str], columns: Sequence[str], *, is_quotable: bool) -> dict[str, Bounds]:
     from policy_lab.mechanisms.limits import checked_bounds
     from policy_lab.sensitivity.table import nearest_column
 
@@ -249,7 +249,10 @@ def _bounds(given: Sequence[str], columns: Sequence[str]) -> dict[str, Bounds]:
         if not (equals and colon) or column in found:
             raise _wrong_bounds(text, texts.NOT_BOUNDS, texts.BOUNDS_REMEDY)
         if column not in columns:
-            raise _wrong_bounds(text, texts.NO_SUCH_COLUMN, nearest_column(column, columns))
+            # Without any column that was asked for and found, the first line may be somebody's row.
+            is_known = is_quotable or bool(found)
+            remedy = nearest_column(column, columns) if is_known else phrase(texts.HEADING_REMEDY)
+            raise _wrong_bounds(text, texts.NO_SUCH_COLUMN, remedy)
         name = f"--bounds {column}"
         found[column] = checked_bounds(
             _number(name, low, texts.BOUNDS_REMEDY), _number(name, high, texts.BOUNDS_REMEDY)

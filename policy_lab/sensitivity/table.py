@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.query.dictionary import listed, nearest, shown
+from policy_lab.data_file import is_heading, verify_ends
 from policy_lab.sensitivity import texts
 from policy_lab.sensitivity.queries import FEWEST_ROWS
 
@@ -79,6 +80,8 @@ def read_table(path: Path, wanted: Sequence[str] = (), without: Sequence[str] = 
     content, text = _content(path)
     lines = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
     names = _names(path, lines)
+    if not is_heading(names, (*wanted, *without)):
+        raise wrong(f"{path.name}:1", texts.NO_HEADING, texts.HEADING_REMEDY)
     for column in (*wanted, *without):
         if column not in names:
             raise wrong(path.name, phrase(texts.NO_COLUMN, column=shown(column)), nearest_column(column, names))
@@ -109,6 +112,7 @@ def nearest_column(column: str, names: Iterable[str]) -> str:
 
 def _content(path: Path) -> tuple[bytes, str]:
     try:
+        verify_ends(path)
         content = path.read_bytes()
     except OSError as error:
         raise InvalidRequestError("FILE_UNUSABLE", file=str(path), problem=error.strerror or "") from error
@@ -126,11 +130,10 @@ def _names(path: Path, lines: _Lines) -> list[str]:
         raise wrong(f"{path.name}:1", texts.NO_CSV, texts.NO_CSV_REMEDY) from error
     if not names or "" in names or not all(map(str.isprintable, names)):
         raise wrong(f"{path.name}:1", texts.NO_NAMES, texts.NO_NAMES_REMEDY)
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = [place for place, name in enumerate(names, start=1) if names.count(name) > 1]
     if twice:
-        raise wrong(
-            f"{path.name}:1", phrase(texts.NAMES_TWICE, columns=listed(map(shown, twice))), texts.NO_NAMES_REMEDY
-        )
+        problem = phrase(texts.NAMES_TWICE, places=listed(map(str, twice)))
+        raise wrong(f"{path.name}:1", problem, texts.NO_NAMES_REMEDY)
     return names
 
 

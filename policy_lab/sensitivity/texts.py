@@ -4,6 +4,8 @@ from __future__ import annotations
 
 # --- what is wrong with files and choices --------------------------------------------------------------------------------
 NO_COLUMN = "there is no column {column}."
+NO_HEADING = "the first line names none of the columns that are asked for."
+HEADING_REMEDY = "Compare their names with that line. If it is somebody's row, put names above it; it is not shown here for that reason."
 NEAREST = "The nearest names are: {nearest}."
 FEW_ROWS = "it has {rows} rows, and AVG divides by the rows less one."
 FEW_ROWS_REMEDY = "Give a file of at least two rows below its line of names."
@@ -13,7 +15,7 @@ NO_CSV = "this line is not CSV."
 NO_CSV_REMEDY = "Look for a quotation mark that is never closed, and for a byte that is no text."
 NO_NAMES = "the first line does not name every column in printable characters."
 NO_NAMES_REMEDY = "Write a name of its own for each column into the first line."
-NAMES_TWICE = "two columns have the same name: {columns}."
+NAMES_TWICE = "two columns have the same name: those at places {places} of the first line."
 OTHER_WIDTH = "the row has {found} cells, and the first line names {expected} columns."
 OTHER_WIDTH_REMEDY = "Give each row a cell for each column; a missing value is ?."
 NO_NUMBER = "the column {column} has cells that are not numbers, in lines {lines}."
@@ -137,9 +139,9 @@ APART_CITIZEN = (
     "tables it came from. Here it does."
 )
 APART_SPECIALIST = (
-    "In the neighbour the row with the largest value has a multiple of it; the listing is given the best case, the same generated rows for both tables. "
+    "In the neighbour the row with the largest value has a multiple of it; the listing is idealised: the same generated rows for both tables, as if training told nothing. "
     "The event is an answer within the real sensitivity over the nominal epsilon of the exact result of the first table. Its two probabilities "
-    "are integrals over the listing's law; the logarithm of their ratio is a lower bound of any epsilon that could hold, and grows without limit with "
+    "are integrals over the listing's law; the logarithm of their ratio is a lower bound of the epsilon of this idealised listing, and grows without limit with "
     "the larger value. The neighbour relation is: {neighbours}"
 )
 APART_TABLE = "Not differentially private: what one answer tells"
@@ -155,7 +157,8 @@ APART_HEADS = (
     "Of the neighbour",
 )
 APART_NOTE = (
-    "The nominal epsilon is {epsilon:g}, and delta is what would be needed beside it. With public bounds no event of any two neighbouring tables gives more than the nominal "
+    "The nominal epsilon is {epsilon:g}, and delta is what would be needed beside it. Both bounds are those of an idealised listing, which generates the same rows from both tables; for a "
+    "trained generator they are not proven. With public bounds no event of any two neighbouring tables gives more than the nominal "
     "epsilon, with a delta of 0."
 )
 APART_NONE = "No column has a value above zero, and there is nothing to show: all estimates may be refused."

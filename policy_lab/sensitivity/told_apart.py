@@ -1,8 +1,9 @@
 """Two tables that differ in one row, told apart by one answer: how large an epsilon the listing has at least.
 
-In the neighbour, the row with the largest value has one that is `factor` times as large. The listing is given the best case: it
-generates the same rows from both. All the same its noise follows the real sensitivity of the table, so that an answer near the
-exact one is likely from the one table and very unlikely from the other. Probabilities are integrals over the listing's law.
+In the neighbour, the row with the largest value has one that is `factor` times as large. The listing is idealised: it generates
+the same rows from both. Even so its noise follows the real sensitivity of the table, so that an answer near the
+exact one is likely from the one table and very unlikely from the other. The bound is the idealised listing's: for a trained
+generator, whose rows depend on the table, it is not proven. Probabilities are integrals over the listing's law.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ class ToldApart:
 
     @property
     def epsilon(self) -> float:
-        """No smaller epsilon can hold."""
+        """No smaller epsilon holds for the idealised listing."""
         return math.log(self.near / self.near_of_neighbour)
 
     def delta(self, epsilon: float) -> float:
-        """No smaller delta can hold beside this epsilon."""
+        """No smaller delta holds for it beside this epsilon."""
         return max(0.0, self.near - math.exp(epsilon) * self.near_of_neighbour)
 
 

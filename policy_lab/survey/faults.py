@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from broker_common.language import phrase
-from policy_lab.document.model import Block, Cell, Formula, Paragraph, Section, Source, Table
+from policy_lab.document.model import Block, Caution, Cell, Formula, Paragraph, Section, Source, Table
 from policy_lab.measures.linkage import groups_of
 from policy_lab.survey import promises, published, texts
 from policy_lab.survey.promises import Promise, largest_share
@@ -42,6 +42,7 @@ def promises_section(people: Respondents, found: Sequence[Promise]) -> Section:
         [
             Paragraph(texts.PROMISES_CAUTION),
             Paragraph(_exceeded(found)),
+            Caution(phrase(texts.PROMISES_REAL, times=people.rows * largest_share(people))),
             Table(
                 "promises",
                 texts.PROMISES_CAPTION,

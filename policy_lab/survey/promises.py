@@ -32,7 +32,7 @@ _SHORTEST, _TALLEST, _NOT_STATED, _SOMEBODY = 1.27, 1.956, 9.999, 1.702
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """One method at one epsilon. `real` is None where no finite one holds."""
+    """One method at one epsilon. `real` is None where none is finite, even if lists and weights were public."""
 
     name: Name
     claimed: float
@@ -76,8 +76,7 @@ def _real(name: Name, people: Respondents, epsilon: float) -> float | None:
         return real_epsilon(pipeline.keep_probability(epsilon), len(people.present))
     if name == "global count":
         return epsilon * float(people.weights.max())
-    if name == "global mean":
-        return epsilon * people.rows * largest_share(people)
+    # The width of the noise is a value of the data, or answers are sent as they are.
     return None
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
+from policy_lab.data_file import verify_ends
 from policy_lab.survey import published, texts
 
 Reals = NDArray[np.float64]
@@ -100,6 +101,7 @@ def _table(path: Path, refuse: Refuse) -> Any:
 
     wanted = {PROVINCE, SMOKING, HEIGHT, WEIGHT}
     try:
+        verify_ends(path)
         if path.suffix.lower() == ".parquet":
             return pd.read_parquet(path)
         return pd.read_csv(path, usecols=lambda name: name in wanted, dtype=str, keep_default_na=False)

@@ -68,14 +68,15 @@ WRONG = "What is wrong"
 PROVINCE = "Province"
 EXPECTED_AT = "Expected at {epsilon:g}"
 PUBLISHED_AT = "Published at {epsilon:g}"
-LOCAL_COUNT_WRONG = "Real epsilon {real:.2f}, not {claimed:g}. {replaced:.1f}% of the answers are replaced, and the count is not corrected for that."
+LOCAL_COUNT_WRONG = "Epsilon is {real:.2f} even if the list of answers were public, not {claimed:g}. {replaced:.1f}% of the answers are replaced, and the count is not corrected for that."
 LOCAL_HEIGHT_WRONG = "No finite epsilon: the noise is for the observed range of {width:.3f} m. Absolute values make people {shift:.2f} m taller."
 SHUFFLED_WRONG = (
     "No finite epsilon: {kept:.2f}% of the answers are sent as they are. The others are made up, at any epsilon."
 )
-GLOBAL_COUNT_WRONG = "Real epsilon {real:,.0f}, not {claimed:g}: one respondent counts for up to {weight:,.0f} people, the noise hides one."
+GLOBAL_COUNT_WRONG = "Epsilon is {real:,.0f} even if the largest weight were public, not {claimed:g}: one respondent counts for up to {weight:,.0f} people, the noise hides one."
 GLOBAL_HEIGHT_WRONG = (
-    "Real epsilon up to {real:,.0f}, not {claimed:g}: the noise is for a mean over {rows:,} rows, a province has fewer."
+    "No finite epsilon: the noise is as wide as the observed range. Even if the range were public, epsilon would be up to {real:,.0f}, not {claimed:g}: "
+    "the noise is for a mean over {rows:,} rows, a province has fewer."
 )
 SCALED = "The global error of mean height, times epsilon, times {rows:,} rows, is {expected:.2f} m on average: the observed range, from {low:.2f} m to the code {high:.3f}."
 SCALED_PUBLISHED = "Over provinces and epsilons, the published errors give {published:.2f} m."
@@ -97,6 +98,10 @@ SHUFFLED_SIMULATED = "shuffled, in our runs"
 
 PROMISES_TITLE = "What was claimed, and what is true"
 PROMISES_CAUTION = "An epsilon measured from below is at least so large: the two samples can be told apart so well."
+PROMISES_REAL = (
+    "A number under 'Real' would hold if the list of answers and the largest weight had been public. Both come from the data here, so that none is finite without that. "
+    "A province's mean has no number there: its noise is as wide as the observed range. Even if the range had been public, epsilon would be at least {times:,.0f} times the claim in one province."
+)
 PROMISES_EXCEEDED = "Each is larger than the claim."
 PROMISES_SOME_EXCEEDED = (
     "{exceeded} of {measured} are larger than the claim; for the others the samples are too small to show it."

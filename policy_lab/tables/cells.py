@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -73,13 +73,17 @@ def tabulated(
     values: NDArray[np.float64],
     *,
     names: tuple[str, str] = ("", ""),
+    known: tuple[Collection[str], Collection[str]] = ((), ()),
     outside: int = 0,
     clamped: int = 0,
     is_filtered: bool = False,
 ) -> Cells:
-    """The table of these rows: one label each for its row and its column, where the table has them, and one value."""
-    rows, row_codes = _coded(row_labels, len(values))
-    columns, column_codes = _coded(column_labels, len(values))
+    """The table of these rows: one label each for its row and its column, where the table has them, and one value.
+
+    Labels that are `known` have cells even if no row has them.
+    """
+    rows, row_codes = _coded(row_labels, known[0], len(values))
+    columns, column_codes = _coded(column_labels, known[1], len(values))
     codes = row_codes * len(columns) + column_codes
     order = np.lexsort((values, codes))
     starts = np.searchsorted(codes[order], np.arange(1, len(rows) * len(columns)))
@@ -95,12 +99,12 @@ def without_largest(cells: Cells) -> Cells:
     return replace(cells, parts=left)
 
 
-def _coded(labels: Sequence[str] | None, size: int) -> tuple[Sequence[str], NDArray[np.int64]]:
+def _coded(labels: Sequence[str] | None, known: Collection[str], size: int) -> tuple[Sequence[str], NDArray[np.int64]]:
     if labels is None:
         return [""], np.zeros(size, dtype=np.int64)
-    known = sorted(set(labels), key=_in_order)
-    codes = {label: code for code, label in enumerate(known)}
-    return known, np.fromiter((codes[label] for label in labels), dtype=np.int64, count=size)
+    ordered = sorted({*labels, *known}, key=_in_order)
+    codes = {label: code for code, label in enumerate(ordered)}
+    return ordered, np.fromiter((codes[label] for label in labels), dtype=np.int64, count=size)
 
 
 def _in_order(label: str) -> tuple[int, float, str]:

@@ -132,7 +132,7 @@ def table(
         uniform=None if uniform is None else _uniform(uniform),
         as_published=as_published,
     )
-    cells = cells_of(question, file, Progress(texts.READING))
+    cells = cells_of(question, file, Progress(texts.READING), is_release=is_release)
     if cells.clamped:
         say(said(texts.CUT_SAID, n=cells.clamped))
     if is_release:

@@ -21,8 +21,8 @@ from policy_lab.tables.reading import EMPTY, Columns, Done, read
 _MOST_CELLS = 2500
 
 
-def cells_of(question: Question, path: Path, progress: Done | None = None) -> Cells:
-    """The table's cells.
+def cells_of(question: Question, path: Path, progress: Done | None = None, *, is_release: bool = False) -> Cells:
+    """The table's cells. A release has one for every label of the file, so that none tells whom the filter leaves.
 
     Raises:
         InvalidRequestError: FILE_UNUSABLE, INVALID_VALUE.
@@ -33,18 +33,21 @@ def cells_of(question: Question, path: Path, progress: Done | None = None) -> Ce
     kept = np.ones(size, dtype=bool)
     for column, value in question.where:
         kept &= np.array([each == (value or EMPTY) for each in columns.labels(column)], dtype=bool)
-    if not kept.any():
+    if not size or not (is_release or kept.any()):
         _refuse(path, phrase(texts.NO_ROWS), phrase(texts.NO_ROWS_REMEDY))
     values = columns.numbers(question.value)[kept] if question.value else np.zeros(int(kept.sum()))
     cut = _cut(values, question.bounds)
-    rows, across = (_labels(columns, name, kept) for name in (question.rows, question.columns))
-    cells = len(set(rows or [""])) * len(set(across or [""]))
+    shown = np.ones(size, dtype=bool) if is_release else kept
+    known = [set(_labels(columns, name, shown) or [""]) for name in (question.rows, question.columns)]
+    cells = len(known[0]) * len(known[1])
     if cells > _MOST_CELLS:
         _refuse(path, phrase(texts.TOO_MANY_CELLS, n=cells, most=_MOST_CELLS), phrase(texts.TOO_MANY_REMEDY))
+    rows, across = (_labels(columns, name, kept) for name in (question.rows, question.columns))
     return tabulated(
         rows,
         across,
         cut,
+        known=(known[0], known[1]),
         names=(question.rows, question.columns),
         outside=size - len(cut),
         clamped=int((cut != values).sum()),

@@ -24,12 +24,13 @@ def evaluated_promise(question: Question, plan: Plan, cells: Cells) -> Section:
     noise = texts.FOR_EVALUATION if question.uniform is None else texts.BY_HAND
     blocks = [
         Paragraph(neighbours(plan)),
-        _promise(plan),
+        _promise(plan, texts.HOLDS),
         *(_bootstrap(plan, cells) if plan.rule == "bootstrap" else _laplace(plan)),
         *_always(plan),
         Caution(phrase(noise)),
+        Caution(phrase(texts.SAME_NOISE)),
     ]
-    return _section(plan, blocks)
+    return _section(plan, blocks, texts.LIKELIHOOD_WORDS)
 
 
 def released_promise(release: Release) -> Section:
@@ -38,15 +39,17 @@ def released_promise(release: Release) -> Section:
     refused = phrase(texts.REFUSAL, n=release.refused) if release.refused else phrase(texts.REFUSAL_NONE)
     blocks = [
         Paragraph(neighbours(plan)),
-        _promise(plan) if plan.rule == "laplace" else _at_most(plan),
+        _promise(plan, texts.HOLDS_RELEASED) if plan.rule == "laplace" else _at_most(plan),
         *(_bootstrap_released() if plan.rule == "bootstrap" else _laplace(plan)),
         *_always(plan),
         Caution(refused),
+        Caution(phrase(texts.REFUSAL_CERTAIN)),
+        *([Paragraph(phrase(texts.REFUSAL_EMPTY))] if plan.statistic == "average" and plan.counts_are_public else []),
         *([Caution(phrase(texts.REFUSAL_BARE))] if plan.rule == "bootstrap" else []),
         Paragraph(phrase(texts.FOR_RELEASE)),
         Paragraph(phrase(texts.HANDED_ON)),
     ]
-    return _section(plan, blocks)
+    return _section(plan, blocks, texts.LIKELIHOOD_RELEASED)
 
 
 def neighbours(plan: Plan) -> str:
@@ -61,15 +64,15 @@ def neighbours(plan: Plan) -> str:
     return phrase(texts.NEIGHBOURS[kind])
 
 
-def _section(plan: Plan, blocks: Sequence[Block]) -> Section:
+def _section(plan: Plan, blocks: Sequence[Block], likelihood: str) -> Section:
     citizen = [Paragraph(phrase(texts.CITIZEN_LAPLACE if plan.rule == "laplace" else texts.CITIZEN_BOOTSTRAP))]
     if plan.method == "public-membership":
         citizen.append(Paragraph(phrase(texts.CITIZEN_PUBLIC)))
-    specialist = [Formula(_LIKELIHOOD, phrase(texts.LIKELIHOOD_WORDS))]
+    specialist = [Formula(_LIKELIHOOD, phrase(likelihood))]
     return Section("promise", texts.PROMISE, blocks, citizen=citizen, specialist=specialist)
 
 
-def _promise(plan: Plan) -> Block:
+def _promise(plan: Plan, holds: str) -> Block:
     real = plan.real_epsilon
     if real is None:
         return Caution(phrase(texts.HOLDS_NOWHERE))
@@ -78,7 +81,7 @@ def _promise(plan: Plan) -> Block:
     if plan.as_published:
         words = phrase(texts.HOLDS_NOT, nominal=float(plan.epsilon), epsilon=float(real))
         return Caution(words)
-    return Paragraph(phrase(texts.HOLDS, factor=math.exp(real), epsilon=float(real)))
+    return Paragraph(phrase(holds, factor=math.exp(real), epsilon=float(real)))
 
 
 def _at_most(plan: Plan) -> Block:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.query.dictionary import nearest, shown
+from policy_lab.data_file import is_heading, verify_ends
 from policy_lab.tables import texts
 
 _PARQUET = frozenset({".parquet", ".pq"})
@@ -65,6 +66,7 @@ def read(path: Path, names: Sequence[str], progress: Done | None = None) -> Colu
         InvalidRequestError: FILE_UNUSABLE, INVALID_VALUE.
     """
     try:
+        verify_ends(path)
         return _parquet(path, names) if path.suffix.lower() in _PARQUET else _csv(path, names, progress)
     except OSError as error:
         raise InvalidRequestError(
@@ -79,6 +81,8 @@ def _csv(path: Path, names: Sequence[str], progress: Done | None) -> Columns:
             head = next(lines, None)
             if not head:
                 _refuse(path, phrase(texts.NO_HEADER), phrase(texts.HEADER_REMEDY))
+            if not is_heading([each.strip() for each in head], names):
+                _refuse(path, phrase(texts.NO_HEADING), phrase(texts.HEADING_REMEDY))
             wanted = [_position(path, head, name) for name in names]
             rows = list(_rows(path, lines, len(head), wanted))
         except csv.Error:

@@ -13,6 +13,7 @@ from fractions import Fraction
 from math import ceil, floor
 
 import numpy as np
+from numpy.typing import NDArray
 
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
@@ -64,8 +65,16 @@ class Grid:
         return cls(step, bounds)
 
     def rounded(self, cells: Cells) -> Cells:
-        """The same table with every value in steps, the nearest whole number of them."""
-        return replace(cells, parts=[np.sort(np.rint(part / float(self.step))) for part in cells.parts])
+        """The same table with every value in steps, the nearest whole number of them within the bounds."""
+        return replace(cells, parts=[self._steps(part) for part in cells.parts])
+
+    def _steps(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        # A quotient of floats can be a step beyond the bounds that the noise is for.
+        steps = np.array([round(Fraction(value) / self.step) for value in values.tolist()], dtype=np.float64)
+        if self.bounds is None:
+            return steps
+        low, high = map(float, self.bounds)
+        return np.clip(steps, low, high)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,16 @@ def test_the_warning_comes_first_and_is_on_every_output(files: tuple[Path, Path]
     assert all(name.startswith("not-differentially-private") for name in drawn)
 
 
+def test_the_bounds_are_said_to_be_those_of_an_idealised_listing(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """The rows that training gives depend on the table, and nothing is proven about them."""
+    out = tmp_path / "out"
+    evaluated(files, out, "--column", "age")
+    page = (out / "report.html").read_text()
+    assert "for a trained generator they are not proven" in page
+    assert "any epsilon that could hold" not in page
+    assert "best case" not in page
+
+
 def test_the_arithmetic_of_0_575_percent_is_printed_exactly(files: tuple[Path, Path], tmp_path: Path) -> None:
     """The rounded figure, the exact one, and what both leave out."""
     table, generated = files
@@ -159,7 +169,7 @@ def test_epsilon_of_no_use_is_refused(epsilon: str, files: tuple[Path, Path], tm
 
 
 BAD = {
-    "unknown column": (["--column", "agee"], "there is no column agee"),
+    "unknown column": (["--column", "age", "--column", "agee"], "there is no column agee"),
     "column of words": (["--column", "sector"], "not numbers"),
     "bounds without a column": (["--bounds", "0:10"], "is not COLUMN=LOW:HIGH"),
     "bounds of an unknown column": (["--bounds", "agee=0:10"], "names no column"),
@@ -189,7 +199,7 @@ def test_files_that_cannot_be_used_are_refused(files: tuple[Path, Path], tmp_pat
     out = tmp_path / "out"
     assert "no column of numbers" in error_of(words, "--generated", words, "--out", out).text
     assert "50 rows, and 400 are needed" in error_of(files[0], "--generated", short, "--out", out).text
-    assert "there is no column age" in error_of(files[0], "--generated", other, "--out", out).text
+    assert "names none of the columns that are asked for" in error_of(files[0], "--generated", other, "--out", out).text
 
 
 def test_rows_without_any_value_are_refused(tmp_path: Path) -> None:
@@ -279,3 +289,14 @@ def test_generated_rows_and_a_model_cannot_be_combined(files: tuple[Path, Path],
         ["sensitivity", str(files[0]), "--generated", str(files[1]), "--model", str(tmp_path), "--out", str(tmp_path)],
     )
     assert done.exit_code == 2
+
+
+def test_bounds_quote_no_first_line_that_may_be_somebodys_row(tmp_path: Path) -> None:
+    """Nearest names are given once a column that was asked for is there."""
+    table, out = tmp_path / "people.csv", tmp_path / "out"
+    table.write_text("Alice,52000\nBob,41000\nCarol,7\n")
+    error = error_of(table, "--generated", table, "--out", out, "--bounds", "income=0:10")
+    assert "52000" not in f"{error.text} {error.hint}"
+    table.write_text("name,income\nBob,41000\nCarol,7\n")
+    error = error_of(table, "--generated", table, "--out", out, "--column", "income", "--bounds", "incom=0:10")
+    assert "nearest names are: income" in error.hint

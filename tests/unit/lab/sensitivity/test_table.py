@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +56,7 @@ BAD: dict[str, tuple[str | bytes, str, str]] = {
     "nothing at all": ("", "people.csv:1", "does not name every column"),
     "a column without a name": ("age,\n1,2\n1,2\n", "people.csv:1", "does not name every column"),
     "a column whose name moves the cursor": ("age,\x1b[2J\n1,2\n1,2\n", "people.csv:1", "printable"),
-    "two columns of one name": ("age,age\n1,2\n3,4\n", "people.csv:1", "same name: age"),
+    "two columns of one name": ("age,age\n1,2\n3,4\n", "people.csv:1", "same name: those at places 1, 2"),
     "a row too short": ("age,town\n1,Ayr\n2\n", "people.csv:3", "1 cells"),
     "an open quotation": ('age,town\n1,"Ayr\n2,Ely\n', "people.csv:3", "not CSV"),
     "another encoding": (b"age,town\n1,Ayr\n2,Orl\xe9ans\n", "people.csv:3", "not UTF-8"),
@@ -74,8 +75,28 @@ def test_bad_file_is_refused_by_line(what: str, tmp_path: Path) -> None:
 
 def test_unknown_column_is_answered_with_the_nearest_names(tmp_path: Path) -> None:
     """Of columns that are wanted, and of columns to leave out."""
-    assert "nearest names are: age, town" in refused(tmp_path, GOOD, wanted=("agee",))
-    assert "there is no column towns" in refused(tmp_path, GOOD, without=("towns",))
+    assert "nearest names are: age, town" in refused(tmp_path, GOOD, wanted=("agee", "age"))
+    assert "there is no column towns" in refused(tmp_path, GOOD, wanted=("age",), without=("towns",))
+
+
+@pytest.mark.parametrize("asked", ["wanted", "without"])
+def test_somebodys_row_is_never_quoted_as_a_heading(tmp_path: Path, asked: str) -> None:
+    """A file without names has a person in its first line, also one with the same value twice."""
+    without_names = "Alice,HIV,52000\nBob,flu,41000\nCarol,flu,7\n"
+    text = refused(tmp_path, without_names, **{asked: ("income",)})
+    assert "names none of the columns that are asked for" in text
+    text += refused(tmp_path, "Alice,HIV,HIV\nBob,flu,cold\nCarol,flu,flu\n", **{asked: ("income",)})
+    assert not any(word in text for word in ("Alice", "HIV", "52000", "nearest"))
+
+
+def test_what_may_never_end_is_not_read(tmp_path: Path) -> None:
+    """A pipe nobody writes to would hang, a device would fill the memory."""
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/zero")):
+        with pytest.raises(InvalidRequestError, match="FILE_UNUSABLE") as caught:
+            read_table(path)
+        assert "not a regular file" in caught.value.text
 
 
 def test_a_column_of_words_that_is_wanted_is_refused(tmp_path: Path) -> None:

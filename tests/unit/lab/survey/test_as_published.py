@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
@@ -14,10 +15,10 @@ import pytest
 
 from broker_common.errors import InvalidRequestError
 from broker_common.language import language
-from policy_lab.document.model import Document, Paragraph, Table
+from policy_lab.document.model import Caution, Document, Paragraph, Table
 from policy_lab.evaluate.run_file import read_run_file
 from policy_lab.standing import Standing
-from policy_lab.survey import comparison, pipeline, published, respondents, simulated
+from policy_lab.survey import comparison, pipeline, promises, published, respondents, simulated
 from policy_lab.survey.comparison import Figure
 from policy_lab.survey.profile import PublishedRun, evaluate_as_published
 from policy_lab.survey.respondents import Respondents
@@ -266,6 +267,37 @@ def test_the_real_epsilon_of_a_category(document: Document) -> None:
     assert [row[2] for row in local] == [pytest.approx(float(row[1]) + 1.3862944) for row in local]  # type: ignore[arg-type]
 
 
+def test_what_depends_on_the_observed_range_has_no_finite_epsilon(document: Document) -> None:
+    """A province's mean too; and a number that stands there is said to need public lists and weights."""
+    real = {row[0]: row[2] for row in tables(document)["promises"].rows}
+    unbounded = {name for name, value in real.items() if value == "none is finite"}
+    assert unbounded == {"Local, a number", "Shuffled", "Global, a province's mean"}
+    (section,) = [section for section in document.sections if section.key == "promises"]
+    (caution,) = [block.words for block in section.blocks if isinstance(block, Caution)]
+    assert "Both come from the data here, so that none is finite without that." in caution
+    assert "at least 1,399 times the claim" in caution
+    wrong = str(tables(document)["height-global"].rows[0][-1])
+    assert wrong.startswith(
+        "No finite epsilon: the noise is as wide as the observed range. Even if the range were public"
+    )
+
+
+def test_the_page_quotes_what_was_measured() -> None:
+    """As the example's seed gives it, rounded down: more would not be shown."""
+    run = read_run_file(ROOT / "policy_lab/examples/as-published.yaml")
+    found = {
+        each.name: each.measured for each in promises.promises(people(), run.epsilons[:1], run.seed, lambda _: None)
+    }
+    least = {name: f"{math.floor(measured * 10) / 10:.1f}" for name, measured in found.items()}
+    assert least["global count"] == least["global mean"]
+    sentence = (
+        f"at least {least['local category']} for a local category, {least['local number']} for a local number, "
+        f"and {least['global count']} for the two global ones"
+    )
+    page = " ".join((ROOT / "docs/lab/as-published.md").read_text("utf-8").split())
+    assert sentence in page
+
+
 def test_everything_is_said_in_french(document: Document) -> None:
     """Every phrase of the document, also the ones with figures in them."""
     t = language("fr")
@@ -289,6 +321,12 @@ def test_progress_ends_at_its_end() -> None:
     said: list[tuple[int, int]] = []
     evaluate_as_published(run_of(STANDIN, epsilons=(1.0,)), lambda done, of: said.append((done, of)))
     assert said == [(done, 7) for done in range(1, 8)]
+
+
+def test_what_may_never_end_is_not_read() -> None:
+    """A device would fill the memory."""
+    with pytest.raises(InvalidRequestError, match="FILE_UNUSABLE"):
+        respondents.read(Path("/dev/zero"), refuse)
 
 
 # --- bad input -------------------------------------------------------------------------------------------------------

@@ -179,6 +179,20 @@ def test_every_output_names_neighbours_promise_and_who_has_none(
         assert (sentence in said) is (rule == "bootstrap")
 
 
+@pytest.mark.parametrize("noise", [["--seed", "7"], ["--uniform", "0.3"]])
+def test_two_versions_of_a_file_under_one_seed_differ_exactly_and_every_evaluation_says_so(
+    farms: Path, tmp_path: Path, noise: Sequence[str]
+) -> None:
+    """Somebody who joins is read off the difference of two noisy answers."""
+    words = ["--value", "rice", "--statistic", "total", "--epsilon", "1", "--bounds", "0:2000", *noise]
+    joined = tmp_path / "joined.csv"
+    joined.write_text(farms.read_text() + "99,owner,high,321\n")
+    before, after = (told(file, *words) for file in (farms, joined))
+    means = [table(each, "replicated")["Mean"][0] for each in (before, after)]
+    assert means[1] - means[0] == pytest.approx(321)
+    assert "their answers differ by exactly what changed" in promise(before)
+
+
 def test_an_output_is_internal_unless_its_data_are_declared(farms: Path) -> None:
     """The mark stands first."""
     assert run(farms, "--epsilon", "1", "--rows", "kind").stdout.startswith("INTERNAL.")
@@ -230,6 +244,38 @@ def test_a_release_is_never_twice_the_same(farms: Path) -> None:
     first, second = (table(told(farms, *words), "answers") for _ in range(2))
     assert first != second
     assert first["trad"][1] == second["trad"][1] == "refused"
+
+
+@pytest.mark.parametrize("words", [FARMS[:-2], []])
+def test_a_release_does_not_say_with_certainty_that_nobody_is_left(farms: Path, words: Sequence[str]) -> None:
+    """A filter that leaves no row has noisy answers, under the labels of the whole file; an evaluation says what is wrong."""
+    counted = [*words[:4], "--epsilon", "1", "--where", "status=nobody"]
+    released = told(farms, *counted, "--release")
+    if words:
+        assert list(table(released, "answers")) == ["status", "high", "trad"]
+        assert table(released, "answers")["status"] == ["owner", "share"]
+    assert "refused" not in json.dumps(table(released, "answers") if words else released["sections"][2])
+    others = [told(farms, *counted, "--release")["sections"][2] for _ in range(60)]
+    assert any(other != released["sections"][2] for other in others)
+    assert "no row that the filter leaves" in refusal(farms, *counted)
+
+
+def test_a_filter_that_leaves_few_shows_the_same_cells_as_one_that_leaves_many(farms: Path) -> None:
+    """Which labels are shown depends on no filter."""
+    words = ["--rows", "kind", "--columns", "status", "--epsilon", "1", "--release"]
+    shapes = [table(told(farms, *words, *where), "answers") for where in ([], ["--where", "id=0"])]
+    assert [list(shape) for shape in shapes] == 2 * [list(shapes[0])]
+    assert [shape["kind"] for shape in shapes] == 2 * [["high", "trad"]]
+
+
+def test_a_release_promises_nothing_about_refusals(farms: Path) -> None:
+    """Whether a cell is refused is decided without noise: an answer may be impossible under a neighbour."""
+    for rule, bounds in (("laplace", ["--bounds", "0:2000"]), ("bootstrap", [])):
+        said = promise(told(farms, *FARMS, "--rule", rule, *bounds, "--release"))
+        assert "no number that is printed is more than 2.718 times as likely" in said
+        assert "if the same cells are refused under both" in said
+        assert "Epsilon does not hold for whether a cell is refused: no noise decides that." in said
+        assert "no answer is more than" not in said
 
 
 def test_values_beyond_the_bounds_are_cut_and_counted(farms: Path) -> None:
@@ -309,10 +355,10 @@ def test_bounds_that_are_none_are_refused(farms: Path, bounds: str) -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--rows", "statu"], "has no column 'statu'. Did you mean: status"),
+        (["--rows", "statu", "--columns", "kind"], "has no column 'statu'. Did you mean: status"),
         (["--where", "kind"], "is not COLUMN=VALUE"),
         (["--where", "kind=higher"], "has no row that the filter leaves"),
-        (["--where", "king=high"], "has no column 'king'. Did you mean: kind"),
+        (["--rows", "status", "--where", "king=high"], "has no column 'king'. Did you mean: kind"),
         (["--uniform", "1"], "must lie between 0 and 1"),
         (["--uniform", "0"], "must lie between 0 and 1"),
         (["--statistic", "total", "--value", "kind", "--bounds", "0:1"], "12 rows without a number in column 'kind'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,10 +15,10 @@ from policy_lab.tables.reading import read
 PRIVATE = "48151623"
 
 
-def refusal(path: Path, name: str = "income") -> str:
+def refusal(path: Path, name: str = "income", *others: str) -> str:
     """The sentence and the hint."""
     with pytest.raises(InvalidRequestError) as error:
-        read(path, [name]).numbers(name)
+        read(path, [name, *others]).numbers(name)
     text = f"{error.value.text} {error.value.hint}"
     assert PRIVATE not in text
     return text
@@ -63,10 +64,28 @@ def test_a_missing_column_is_answered_by_the_nearest_names(tmp_path: Path) -> No
     """A spelling mistake is seen at once."""
     path = tmp_path / "people.csv"
     path.write_text("id,Income,Race\n1,2,3\n")
-    assert "has no column 'incom'. Did you mean: Income" in refusal(path, "incom")
+    assert "has no column 'incom'. Did you mean: Income" in refusal(path, "incom", "id")
     table = tmp_path / "people.parquet"
     pq.write_table(pa.table({"Income": [1]}), table)
     assert "has no column 'incom'. Did you mean: Income" in refusal(table, "incom")
+
+
+def test_somebodys_row_is_never_quoted_as_a_heading(tmp_path: Path) -> None:
+    """A file without names has a person in its first line."""
+    path = tmp_path / "people.csv"
+    path.write_text(f"Alice {PRIVATE},HIV,52000\nBob,flu,41000\n")
+    text = refusal(path, "income", "name")
+    assert "first line that names none of the columns that are asked for" in text
+    assert not any(word in text for word in ("Alice", "HIV", "52000", "Did you mean"))
+
+
+def test_what_may_never_end_is_not_read(tmp_path: Path) -> None:
+    """A pipe nobody writes to would hang, a device would fill the memory."""
+    for ending in ("csv", "parquet"):
+        pipe = tmp_path / f"pipe.{ending}"
+        os.mkfifo(pipe)
+        assert "is not a regular file" in refusal(pipe)
+    assert "is not a regular file" in refusal(Path("/dev/zero"))
 
 
 @pytest.mark.parametrize(

@@ -146,3 +146,28 @@ def test_averages_are_quotients_within_the_bounds() -> None:
             continue
         total, members = sum(values) - 1000 * len(values) + next(drawn), max(len(values) + next(drawn), 1)
         assert answer == min(max(Fraction(int(total), members) + 1000, Fraction(0)), Fraction(2000))
+
+
+@pytest.mark.parametrize(
+    ("low", "step"),
+    [(7943282347242154, "0.1"), (-7943282347242155, "0.1"), (2**53 - 1, "0.3"), (3, "0.1"), (9007199254740990, "1e-3")],
+)
+def test_two_values_within_the_bounds_are_never_further_apart_than_the_noise_is_for(low: int, step: str) -> None:
+    """One step between the bounds is one step between any two rounded values, however coarse floating-point numbers are there."""
+    bounds = (low * Fraction(step), (low + 1) * Fraction(step))
+    question = replace(ASKED, bounds=bounds)
+    ends = float(bounds[0]), float(bounds[1])
+    values = np.array([ends[0], np.nextafter(ends[0], ends[1]), sum(ends) / 2, np.nextafter(ends[1], ends[0]), ends[1]])
+    grid = Grid.checked(Fraction(step), question, cells := tabulated(None, None, values))
+    rounded = {int(value) for value in grid.rounded(cells).parts[0]}
+    assert rounded <= {low, low + 1}
+    change = given(question, cells, step).plan.main.change
+    assert max(rounded) - min(rounded) <= max(change.within) == 1
+
+
+def test_the_nearest_step_is_found_exactly() -> None:
+    """A quotient of floating-point numbers lies on the wrong side of the middle."""
+    values = np.array([0.15, 0.35, 0.45])
+    grid = Grid(Fraction("0.1"), (Fraction(0), Fraction(10)))
+    rounded = grid.rounded(tabulated(None, None, values)).parts[0]
+    assert rounded.tolist() == [round(Fraction(float(value)) * 10) for value in values]
