@@ -26,6 +26,7 @@ from broker_common.language import Language
 from policy_lab.document import texts
 from policy_lab.document.model import Axis, Bars, Heat, Line, Lines, Plot
 from policy_lab.document.numbers import shown
+from policy_lab.document.said import printable
 
 _WIDTH_INCHES, _HEIGHT_INCHES = 7.2, 4.2
 # On a telephone a plot is drawn for its width, or nobody could read it.
@@ -119,7 +120,7 @@ def _size(plot: Plot, narrow: bool) -> tuple[float, float]:
 
 def _plain(text: str) -> str:
     """A text whose dollar signs are no mathematics."""
-    return text.replace("$", r"\$")
+    return printable(text).replace("$", r"\$")
 
 
 def _short(name: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -14,6 +12,7 @@ from typing import Any
 from broker_common.errors import InvalidRequestError
 from broker_common.language import LANGUAGES, Language, language, translated
 from policy_lab.document import as_json, model, page, pdf, plots, said
+from policy_lab.document.as_csv import as_csv
 from policy_lab.document.model import Bars, Block, Document, Heat, Lines, Section, Table
 from policy_lab.standing import Standing, make_private_folder, write_private
 
@@ -42,7 +41,7 @@ def write(
         files[PDF_FILE] = pdf.pdf(document, t, paper=paper)
     for block in _blocks(document):
         if isinstance(block, Table):
-            files[f"tables/{said.name_of(block.key)}.csv"] = _csv(block, document.standing)
+            files[f"tables/{said.name_of(block.key)}.csv"] = as_csv(document.standing, block.heads, block.rows)
         elif isinstance(block, Lines | Bars | Heat):
             files[f"plots/{said.name_of(block.key)}.png"] = plots.draw(
                 block, t, form="png", mark=document.standing.mark
@@ -72,21 +71,6 @@ def read(folder: Path) -> Document:
 def _blocks(document: Document) -> Iterator[Block]:
     for section in document.sections:
         yield from (*section.citizen, *section.specialist, *section.blocks)
-
-
-def _csv(table: Table, standing: Standing) -> bytes:
-    """The figures as they are; the first line says who may see them."""
-    lines = io.StringIO()
-    lines.write(f"# {standing.mark}\n")
-    writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow(table.heads)
-    writer.writerows([["" if cell is None else _safe(cell) for cell in row] for row in table.rows])
-    return lines.getvalue().encode()
-
-
-def _safe(cell: object) -> object:
-    """A text that a spreadsheet would take for a formula begins with an apostrophe."""
-    return f"'{cell}" if isinstance(cell, str) and cell[:1] in {"=", "+", "-", "@", "\t", "\r"} else cell
 
 
 def _json(document: Document) -> bytes:
