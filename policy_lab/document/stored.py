@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from fractions import Fraction
@@ -19,6 +21,9 @@ from policy_lab.standing import Standing, make_private_folder, write_private
 DOCUMENT_FILE = "document.json"
 PAGE_FILE = "report.html"
 PDF_FILE = "report.pdf"
+_DIGEST = "digest"
+# An exponent could stand for more digits than there is memory.
+_EXACT = re.compile(r"[+-]?[0-9]{1,400}(/[0-9]{1,400})?")
 # More than any document needs: a file that is larger is none of ours.
 _MOST_BYTES = 64 << 20
 
@@ -74,9 +79,16 @@ def _blocks(document: Document) -> Iterator[Block]:
 
 
 def _json(document: Document) -> bytes:
-    """The document as programs get it, and its texts in the other languages."""
+    """The document as programs get it, its texts in the other languages, and a digest that notices when it is changed by mistake."""
     others = {code: dict(_translations(document, language(code))) for code in LANGUAGES if code != "en"}
-    return json.dumps(as_json.value(document) | {"translations": others}, ensure_ascii=False, indent=1).encode()
+    value = as_json.value(document) | {"translations": others}
+    return json.dumps(value | {_DIGEST: _digest(value)}, ensure_ascii=False, indent=1).encode()
+
+
+def _digest(value: Mapping[str, Any]) -> str:
+    """Of everything but the digest itself; there is no key, so that anybody can compute it."""
+    rest = {name: each for name, each in value.items() if name != _DIGEST}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def _translations(thing: Any, t: Language) -> Iterator[tuple[str, str]]:
@@ -92,6 +104,8 @@ def _translations(thing: Any, t: Language) -> Iterator[tuple[str, str]]:
 
 
 def _read(value: Mapping[str, Any]) -> Document:
+    if value[_DIGEST] != _digest(value):
+        raise ValueError("the document was changed")
     others: Mapping[str, Mapping[str, str]] = value["translations"]
 
     def built(thing: Any) -> Any:
@@ -103,11 +117,11 @@ def _read(value: Mapping[str, Any]) -> Document:
         if not isinstance(thing, dict):
             return thing
         if "exact" in thing:
+            if not _EXACT.fullmatch(thing["exact"]):
+                raise ValueError("a fraction is none")
             return Fraction(thing["exact"])
         part = _PARTS[thing["type"]](**{name: built(each) for name, each in thing.items() if name != "type"})
-        if not all(isinstance(getattr(part, field.name), str) for field in fields(part) if field.type == "str"):
-            raise TypeError("a text is no text")
-        return part
+        return _with_texts(part)
 
     found = Document(
         key=value["key"],
@@ -117,5 +131,12 @@ def _read(value: Mapping[str, Any]) -> Document:
         sections=built(value["sections"]),
     )
     # What cannot be shown is none of our documents either.
-    said.document(found, language("en"), lambda _plot: {})
+    said.document(_with_texts(found), language("en"), lambda _plot: {})
     return found
+
+
+def _with_texts(part: Any) -> Any:
+    """The same, if all its texts are texts."""
+    if not all(isinstance(getattr(part, field.name), str) for field in fields(part) if field.type == "str"):
+        raise TypeError("a text is no text")
+    return part

