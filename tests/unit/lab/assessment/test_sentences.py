@@ -36,10 +36,12 @@ POLICIES = {
     "another limit": msgspec.structs.replace(usual_policy(), max_belief="0.6543", scales=(40, 300)),
     "an end": msgspec.structs.replace(usual_policy(), max_answers=7, researcher_answers=0),
 }
-ATTACKS = """{"attack": "all", "held": %s, "seed": 1, "deployment": null, "false_alarm": 1e-06, "plot": null, "attacks": [
+ATTACKS = """{"attack": "all", "held": %s, "seed": 1, "deployment": null, "population": 5000, "accounting": "per_person", "rounds": null,
+"false_alarm": 1e-06, "plot": null, "attacks": [
 {"attack": "race", "held": true, "answers": 60, "findings": [{"name": "raced_units", "kind": "within", "held": true}]},
 {"attack": "average", "held": %s, "answers": 15, "findings": [
-  {"name": "retry", "kind": "same", "held": true}, {"name": "average_error", "p_value": 0.25, "held": %s}]}]}"""
+  {"name": "retry", "kind": "same", "held": %s}, {"name": "average_error", "p_value": 0.25, "held": true}]}]}"""
+HELD = ATTACKS % (("true",) * 3)
 
 
 def log_of(policy: Policy, highest: str = "") -> Log:
@@ -189,7 +191,7 @@ def attacks_file(folder: Path, text: str) -> Path:
 )
 def test_a_broken_promise_stands_on_the_first_page(tmp_path: Path, held: str, first: str) -> None:
     """Verdicts are shown as they were, and the first page says the worst of them."""
-    attacked = read_attacks(attacks_file(tmp_path, ATTACKS % (held, held, held)))
+    attacked = read_attacks(attacks_file(tmp_path, ATTACKS % (held, held, held)), "per_person")
     policy = usual_policy()
     shown = make_assessment(Facts(policy, MADE_MS), [], attacked, "x")
     words = " ".join(block.words for block in shown.sections[0].blocks if not isinstance(block, Table))  # type: ignore[union-attr]
@@ -202,13 +204,57 @@ def test_a_broken_promise_stands_on_the_first_page(tmp_path: Path, held: str, fi
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"attacks": []}', (ATTACKS % (("true",) * 3)).replace('"race"', '"rice"'), '{"attack": "race"}'],
+    ["", "[]", "{}", '{"attacks": []}', HELD.replace('"race"', '"rice"'), '{"attack": "race"}'],
 )
 def test_what_is_no_attack_is_refused(tmp_path: Path, text: str) -> None:
     """A file of something else ends in a sentence that says what to give."""
     with pytest.raises(InvalidRequestError) as refused:
-        read_attacks(attacks_file(tmp_path, text))
-    assert "tripartite attack all --json" in str(refused.value.hint)
+        read_attacks(attacks_file(tmp_path, text), "strict")
+    assert "tripartite attack all --accounting strict --json" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("said", "instead", "problem"),
+    [
+        ('"held": true, "seed"', '"held": false, "seed"', "contradicts itself"),
+        ('"held": true}]}]}', '"held": false}]}]}', "contradicts itself"),
+        ('"p_value": 0.25', '"p_value": 1e-30', "contradicts itself"),
+        ('"held": true, "answers": 60', '"held": false, "answers": 60', "contradicts itself"),
+        ('"answers": 60', '"answers": 0', "contradicts itself"),
+        ('"answers": 60', '"answers": -1', "is not what"),
+        ('"p_value": 0.25', '"p_value": 1.5', "is not what"),
+        ('"p_value": 0.25', '"p_value": -0.25', "is not what"),
+        ('[{"name": "raced_units", "kind": "within", "held": true}]', "[]", "is not what"),
+        ('"false_alarm": 1e-06', '"false_alarm": 0', "is not what"),
+        ('"false_alarm": 1e-06', '"false_alarm": 0.5', "is not what"),
+        ('"seed": 1', '"seed": "1; id"', "is not what"),
+        ('"accounting": "per_person", ', "", "is not what"),
+        ('"per_person"', '"strict"', "accounting strict, and the policy has per_person"),
+        ('"deployment": null', '"deployment": "DEPLOYMENT"', "was there before"),
+    ],
+)
+def test_attacks_that_contradict_themselves_or_the_policy_are_refused(
+    tmp_path: Path, said: str, instead: str, problem: str
+) -> None:
+    """No promise is said to have been kept that the file's own figures, or its accounting, do not speak for."""
+    assert said in HELD
+    with pytest.raises(InvalidRequestError) as refused:
+        read_attacks(attacks_file(tmp_path, HELD.replace(said, instead)), "per_person")
+    assert problem in refused.value.text
+
+
+def test_attacks_of_a_file_are_said_to_be_read(tmp_path: Path) -> None:
+    """The first page names the file, and the commands make the same attacks, accounting and people included."""
+    file = attacks_file(tmp_path, HELD.replace('"rounds": null', '"rounds": 7'))
+    attacked = read_attacks(file, "per_person")
+    assert attacked.commands[0] == (
+        "tripartite attack race --population 5000 --accounting per_person --seed 1 --rounds 7 --json"
+    )
+    shown = make_assessment(Facts(usual_policy(), MADE_MS), [], attacked, "x")
+    for key in ("summary", "attacks"):
+        (section,) = (section for section in shown.sections if section.key == key)
+        cautions = [block.words for block in section.blocks if isinstance(block, Caution)]
+        assert any(f"read from {file}" in words for words in cautions)
 
 
 def test_internal_results_are_never_included(tmp_path: Path) -> None:
