@@ -555,7 +555,7 @@ REASONS: Mapping[str, Reason] = {
     ),
     "DOCUMENT_UNREADABLE": Reason(
         InvalidRequestError,
-        "{file} is no document of the policy lab.",
+        "{file} is no document of the policy lab, or was changed afterwards.",
         "Give the folder that 'tripartite lab evaluate', 'table' or 'sensitivity' wrote with --out, as they wrote it.",
     ),
     "RESULTS_INTERNAL": Reason(

@@ -81,7 +81,7 @@ def attack(
     reports = run_all(rounds, wish, say) if name == _ALL else [asyncio.run(run(name, rounds, wish, say))]
     lines = [_row(report) for report in reports] if name == _ALL else [reports[0].text()]
     text = "\n".join([*lines, texts.ERROR_RATE.format(often=round(1 / FALSE_ALARM))])
-    result = _result(name, reports, wish, plot)
+    result = _result(name, reports, wish, rounds, plot)
     # The verdict is said before it is drawn: whatever becomes of the plot, it is not asked for a second time.
     if as_json:
         say(text)
@@ -106,12 +106,16 @@ def _verify_writable(file: Path) -> None:
         file.unlink()
 
 
-def _result(name: str, reports: list[Report], wish: Wish, plot: Path | None) -> dict[str, Any]:
+def _result(name: str, reports: list[Report], wish: Wish, rounds: int | None, plot: Path | None) -> dict[str, Any]:
+    is_new = wish.directory is None
     result: dict[str, Any] = {
         "attack": name,
         "held": all(report.held for report in reports),
         "seed": wish.seed,
-        "deployment": None if wish.directory is None else str(wish.directory),
+        "deployment": None if is_new else str(wish.directory),
+        "population": wish.population if is_new else None,
+        "accounting": wish.accounting if is_new else None,
+        "rounds": rounds,
         "false_alarm": FALSE_ALARM,
         "plot": None if plot is None else str(plot),
     }

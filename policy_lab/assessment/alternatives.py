@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -46,8 +47,28 @@ def read_included(folders: Sequence[Path]) -> list[Document]:
         document = stored.read(folder)
         if not document.standing.may_be_assessed:
             raise InvalidRequestError("RESULTS_INTERNAL", file=str(folder))
+        if not all(map(_is_of_the_lab, _commands(document))):
+            raise InvalidRequestError("DOCUMENT_UNREADABLE", file=str(folder / stored.DOCUMENT_FILE))
         found.append(document)
     return found
+
+
+def _commands(document: Document) -> Iterator[str]:
+    """Everything that the document says to run."""
+    yield document.command
+    for section in document.sections:
+        for block in (*section.citizen, *section.specialist, *section.blocks):
+            if isinstance(block, Claim):
+                yield block.command
+
+
+def _is_of_the_lab(command: str) -> bool:
+    """Whether it is one command of the lab, as the lab quotes its words: a shell runs nothing beside it."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return False
+    return words[:2] == ["tripartite", "lab"] and shlex.join(words) == command
 
 
 def alternatives(facts: Facts, included: Sequence[Document]) -> Section:
@@ -64,7 +85,16 @@ def alternatives(facts: Facts, included: Sequence[Document]) -> Section:
     ]
     for number, document in enumerate(included, start=1):
         blocks += _included(number, document)
-    if not included:
+    if included:
+        blocks.append(
+            Claim(
+                phrase(
+                    "That data are public or synthetic is what their holder declares: the program has not checked it, and cannot."
+                ),
+                cited.security("is a declaration that nothing checks"),
+            )
+        )
+    else:
         blocks.append(
             Caution(
                 phrase(

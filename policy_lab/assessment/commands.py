@@ -106,7 +106,11 @@ def _attacked(policy: Policy, file: Path | None, names: Sequence[str], rounds: i
     """The attacks of a file, or made now on deployments with the same accounting."""
     from policy_lab.assessment.trials import make_attacks, read_attacks
 
-    return read_attacks(file) if file is not None else make_attacks(names, policy.accounting, rounds, say)
+    return (
+        read_attacks(file, policy.accounting)
+        if file is not None
+        else make_attacks(names, policy.accounting, rounds, say)
+    )
 
 
 def _write(document: Document, out: Path, language: str, paper: Paper) -> list[Path]:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -30,7 +30,14 @@ class _Finding(msgspec.Struct, frozen=True):
     """One comparison, of which only these are shown."""
 
     held: bool
-    p_value: float | None = None
+    p_value: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the verdict follows from the chance, where chance has a part; figures are rounded to three digits."""
+        if self.p_value is None:
+            return True
+        return self.p_value >= FALSE_ALARM if self.held else self.p_value <= FALSE_ALARM
 
 
 class _Attack(msgspec.Struct, frozen=True):
@@ -38,23 +45,26 @@ class _Attack(msgspec.Struct, frozen=True):
 
     attack: str
     held: bool
-    answers: int
-    findings: list[_Finding]
+    answers: Annotated[int, msgspec.Meta(ge=0)]
+    findings: Annotated[list[_Finding], msgspec.Meta(min_length=1)]
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether it was answered at all, and its verdict is that of its findings."""
+        verdict = all(each.held for each in self.findings)
+        return self.answers > 0 and self.held == verdict and all(each.is_sound for each in self.findings)
 
 
-class _Attacks(msgspec.Struct, frozen=True):
-    """What `tripartite attack all --json` prints."""
+class _Made(msgspec.Struct, frozen=True):
+    """How the attacks of a file were made; a deployment that was there before has its own people and accounting."""
 
-    attacks: list[_Attack]
-    seed: int
+    held: bool
+    seed: Annotated[int, msgspec.Meta(ge=0)]
     false_alarm: float
-
-
-class _Single(_Attack, frozen=True):
-    """What the command of one attack prints."""
-
-    seed: int
-    false_alarm: float
+    deployment: str | None
+    population: int | None
+    accounting: Accounting | None
+    rounds: Annotated[int, msgspec.Meta(ge=1)] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,47 +72,63 @@ class Attacked:
     """Which attacks were made, with what became of them; the commands make them again."""
 
     attacks: tuple[_Attack, ...]
-    false_alarm: float
     commands: tuple[str, ...]
+    # Where they were read; empty if they were made now.
+    file: str = ""
 
     @property
     def held(self) -> int:
         return sum(attack.held for attack in self.attacks)
 
 
-def read_attacks(file: Path) -> Attacked:
-    """What an earlier `tripartite attack NAME --json` printed.
+def read_attacks(file: Path, accounting: Accounting) -> Attacked:
+    """What an earlier `tripartite attack NAME --json` printed, of deployments with the policy's accounting.
 
     Raises:
-        InvalidRequestError: INVALID_VALUE, the file holds something else.
+        InvalidRequestError: INVALID_VALUE, the file holds something else, or contradicts itself or the policy.
     """
     with file.open("rb") as content:
         printed = content.read(_MOST_BYTES)
     try:
         found = msgspec.json.decode(printed, type=dict[str, Any])
-        if "attacks" in found:
-            several = msgspec.convert(found, _Attacks)
-            attacks, seed, false_alarm = several.attacks, several.seed, several.false_alarm
-        else:
-            single = msgspec.convert(found, _Single)
-            attacks, seed, false_alarm = [single], single.seed, single.false_alarm
+        attacks = tuple(msgspec.convert(found.get("attacks", [found]), list[_Attack]))
+        made = msgspec.convert(found, _Made)
     except ValueError as error:
-        raise _no_attacks(file) from error
-    if not attacks or any(attack.attack not in _SAID for attack in attacks):
-        raise _no_attacks(file)
-    commands = tuple(f"tripartite attack {attack.attack} --seed {seed} --json" for attack in attacks)
-    return Attacked(tuple(attacks), false_alarm, commands)
-
-
-def _no_attacks(file: Path) -> InvalidRequestError:
-    return InvalidRequestError(
-        "INVALID_VALUE",
-        name=str(file),
-        problem=phrase("is not what 'tripartite attack NAME --json' prints"),
-        remedy=phrase(
-            "Run 'tripartite attack all --json > FILE' and give that file, or leave --attacks out to have the attacks made now."
-        ),
+        raise _unfit(file, phrase(_NOT_PRINTED), accounting) from error
+    if not attacks or made.false_alarm != FALSE_ALARM or any(attack.attack not in _SAID for attack in attacks):
+        raise _unfit(file, phrase(_NOT_PRINTED), accounting)
+    if made.held != all(attack.held for attack in attacks) or not all(attack.is_sound for attack in attacks):
+        raise _unfit(file, phrase(_CONTRADICTS), accounting)
+    if made.deployment is not None or made.population is None or made.accounting is None:
+        raise _unfit(file, phrase(_NOT_NEW), accounting)
+    if made.accounting != accounting:
+        problem = phrase(_OTHER_ACCOUNTING, found=made.accounting, wanted=accounting)
+        raise _unfit(file, problem, accounting)
+    commands = tuple(
+        _command(attack.attack, Wish(None, made.population, made.seed, accounting), made.rounds) for attack in attacks
     )
+    return Attacked(attacks, commands, str(file))
+
+
+_NOT_PRINTED = phrase("is not what 'tripartite attack NAME --json' prints")
+_CONTRADICTS = phrase("contradicts itself: a verdict does not follow from what stands beside it")
+_NOT_NEW = phrase("reports attacks on a deployment that was there before; an assessment reports those on new ones")
+_OTHER_ACCOUNTING = phrase("reports attacks on a deployment with the accounting {found}, and the policy has {wanted}")
+
+
+def _unfit(file: Path, problem: str, accounting: Accounting) -> InvalidRequestError:
+    remedy = phrase(
+        "Run 'tripartite attack all --accounting {accounting} --json > FILE' and give that file, or leave --attacks out to have "
+        "the attacks made now.",
+        accounting=accounting,
+    )
+    return InvalidRequestError("INVALID_VALUE", name=str(file), problem=problem, remedy=remedy)
+
+
+def _command(name: str, wish: Wish, rounds: int | None) -> str:
+    tried = "" if rounds is None else f" --rounds {rounds}"
+    made = f"--population {wish.population} --accounting {wish.accounting} --seed {wish.seed}"
+    return f"tripartite attack {name} {made}{tried} --json"
 
 
 def make_attacks(names: Sequence[str], accounting: Accounting, rounds: int | None, say: Say) -> Attacked:
@@ -120,12 +146,7 @@ def make_attacks(names: Sequence[str], accounting: Accounting, rounds: int | Non
     wish = Wish(None, _POPULATION, _SEED, accounting)
     reports = [asyncio.run(run(name, rounds, wish, say)) for name in names] if names else run_all(rounds, wish, say)
     found = msgspec.convert([report.as_json() for report in reports], list[_Attack])
-    tried = "" if rounds is None else f" --rounds {rounds}"
-    commands = tuple(
-        f"tripartite attack {each.attack} --population {_POPULATION} --accounting {accounting} --seed {_SEED}{tried} --json"
-        for each in found
-    )
-    return Attacked(tuple(found), FALSE_ALARM, commands)
+    return Attacked(tuple(found), tuple(_command(each.attack, wish, rounds) for each in found))
 
 
 def verdict(attacked: Attacked | None) -> list[Block]:
@@ -141,13 +162,29 @@ def verdict(attacked: Attacked | None) -> list[Block]:
                     broken=tried - attacked.held,
                     tried=tried,
                 )
-            )
+            ),
+            *_read(attacked),
         ]
     return [
         Paragraph(
             phrase(
                 "Attacks made on a live test deployment: {tried}. No promise was broken. Each stands in its section, with its command.",
                 tried=tried,
+            )
+        ),
+        *_read(attacked),
+    ]
+
+
+def _read(attacked: Attacked) -> list[Block]:
+    """Where the verdicts come from, if they are a file's."""
+    if not attacked.file:
+        return []
+    return [
+        Caution(
+            phrase(
+                "The verdicts were read from {file}; no attack was made now, and nothing proves that the file is as the attacks printed it.",
+                file=attacked.file,
             )
         )
     ]
@@ -171,9 +208,10 @@ def attacks(attacked: Attacked | None) -> Section:
                 phrase(
                     "Each attack ran against real nodes with made-up people. A comparison that chance has a part in accuses a deployment that keeps its promises at most "
                     "once in {often} times. Noise is drawn anew at each run: what is reproduced is the verdict, not the figures.",
-                    often=round(1 / attacked.false_alarm),
+                    often=round(1 / FALSE_ALARM),
                 )
             ),
+            *_read(attacked),
             Table(
                 "attacks",
                 phrase("Attacks and verdicts"),

@@ -29,6 +29,7 @@ from broker_common.language import Language
 from policy_lab.document import texts
 from policy_lab.document.model import Axis, Bars, Heat, Line, Lines, Plot
 from policy_lab.document.numbers import shown
+from policy_lab.document.said import printable
 
 _WIDTH_INCHES, _HEIGHT_INCHES = 7.2, 4.2
 # On a telephone a plot is drawn for its width, or nobody could read it.
@@ -140,7 +141,7 @@ def _glyphs() -> frozenset[int]:
 
 def _plain(text: str) -> str:
     """A text whose dollar signs are no mathematics; a character that the font does not have is a box. Tables have it whole."""
-    drawn = "".join(each if ord(each) in _glyphs() or each == "\n" else _BOX for each in text)
+    drawn = "".join(each if ord(each) in _glyphs() or each == "\n" else _BOX for each in printable(text))
     return drawn.replace("$", r"\$")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,6 +38,11 @@ Draw = Callable[[Plot], dict[str, Any]]
 def name_of(key: str) -> str:
     """A key as the name of a file or of a place in a page."""
     return re.sub(r"[^\w-]+", "-", key) or "-"
+
+
+def printable(text: str) -> str:
+    """A text without control characters, which move a terminal and have no glyph."""
+    return "".join(each for each in text if unicodedata.category(each) != "Cc")
 
 
 def document(document: Document, t: Language, draw: Draw) -> dict[str, Any]:

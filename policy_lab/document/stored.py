@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from fractions import Fraction
@@ -15,12 +15,16 @@ from broker_common.errors import InvalidRequestError
 from broker_common.language import LANGUAGES, Language, language, translated
 from broker_common.storage.durable import SHARED_FILE, make_shared_folder, replace_file
 from policy_lab.document import as_json, model, page, pdf, plots, said
+from policy_lab.document.as_csv import as_csv
 from policy_lab.document.model import Bars, Block, Document, Heat, Lines, Section, Table
 from policy_lab.standing import Standing, make_private_folder, write_private
 
 DOCUMENT_FILE = "document.json"
 PAGE_FILE = "report.html"
 PDF_FILE = "report.pdf"
+_DIGEST = "digest"
+# An exponent could stand for more digits than there is memory.
+_EXACT = re.compile(r"[+-]?[0-9]{1,400}(/[0-9]{1,400})?")
 # More than any document needs: a file that is larger is none of ours.
 _MOST_BYTES = 64 << 20
 
@@ -45,7 +49,7 @@ def write(
         files[PDF_FILE] = pdf.pdf(document, t, paper=paper)
     for block in _blocks(document):
         if isinstance(block, Table):
-            files[f"tables/{said.name_of(block.key)}.csv"] = _csv(block, document.standing)
+            files[f"tables/{said.name_of(block.key)}.csv"] = as_csv(document.standing, block.heads, block.rows)
         elif isinstance(block, Lines | Bars | Heat):
             files[f"plots/{said.name_of(block.key)}.png"] = plots.draw(
                 block, t, form="png", mark=document.standing.mark
@@ -80,25 +84,17 @@ def _blocks(document: Document) -> Iterator[Block]:
         yield from (*section.citizen, *section.specialist, *section.blocks)
 
 
-def _csv(table: Table, standing: Standing) -> bytes:
-    """The figures as they are; the first line says who may see them."""
-    lines = io.StringIO()
-    lines.write(f"# {standing.mark}\n")
-    writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow(table.heads)
-    writer.writerows([["" if cell is None else _safe(cell) for cell in row] for row in table.rows])
-    return lines.getvalue().encode()
-
-
-def _safe(cell: object) -> object:
-    """A text that a spreadsheet would take for a formula begins with an apostrophe."""
-    return f"'{cell}" if isinstance(cell, str) and cell[:1] in {"=", "+", "-", "@", "\t", "\r"} else cell
-
-
 def _json(document: Document) -> bytes:
-    """The document as programs get it, and its texts in the other languages."""
+    """The document as programs get it, its texts in the other languages, and a digest that notices when it is changed by mistake."""
     others = {code: dict(_translations(document, language(code))) for code in LANGUAGES if code != "en"}
-    return json.dumps(as_json.value(document) | {"translations": others}, ensure_ascii=False, indent=1).encode()
+    value = as_json.value(document) | {"translations": others}
+    return json.dumps(value | {_DIGEST: _digest(value)}, ensure_ascii=False, indent=1).encode()
+
+
+def _digest(value: Mapping[str, Any]) -> str:
+    """Of everything but the digest itself; there is no key, so that anybody can compute it."""
+    rest = {name: each for name, each in value.items() if name != _DIGEST}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def _translations(thing: Any, t: Language) -> Iterator[tuple[str, str]]:
@@ -114,6 +110,8 @@ def _translations(thing: Any, t: Language) -> Iterator[tuple[str, str]]:
 
 
 def _read(value: Mapping[str, Any]) -> Document:
+    if value[_DIGEST] != _digest(value):
+        raise ValueError("the document was changed")
     others: Mapping[str, Mapping[str, str]] = value["translations"]
 
     def built(thing: Any) -> Any:
@@ -125,11 +123,11 @@ def _read(value: Mapping[str, Any]) -> Document:
         if not isinstance(thing, dict):
             return thing
         if "exact" in thing:
+            if not _EXACT.fullmatch(thing["exact"]):
+                raise ValueError("a fraction is none")
             return Fraction(thing["exact"])
         part = _PARTS[thing["type"]](**{name: built(each) for name, each in thing.items() if name != "type"})
-        if not all(isinstance(getattr(part, field.name), str) for field in fields(part) if field.type == "str"):
-            raise TypeError("a text is no text")
-        return part
+        return _with_texts(part)
 
     found = Document(
         key=value["key"],
@@ -139,5 +137,12 @@ def _read(value: Mapping[str, Any]) -> Document:
         sections=built(value["sections"]),
     )
     # What cannot be shown is none of our documents either.
-    said.document(found, language("en"), lambda _plot: {})
+    said.document(_with_texts(found), language("en"), lambda _plot: {})
     return found
+
+
+def _with_texts(part: Any) -> Any:
+    """The same, if all its texts are texts."""
+    if not all(isinstance(getattr(part, field.name), str) for field in fields(part) if field.type == "str"):
+        raise TypeError("a text is no text")
+    return part

@@ -85,7 +85,7 @@ def _evaluate(run_file: Path, as_json: bool, out: Path | None, processes: int, *
 
 
 def _evaluated(run: RunFile, data: Data, out: Path | None, processes: int, command: str) -> tuple[Document, bytes]:
-    from policy_lab.evaluate.errors import as_csv, errors
+    from policy_lab.evaluate.errors import errors, errors_csv
     from policy_lab.evaluate.parts import Parts, jobs
     from policy_lab.evaluate.report.report import report
     from policy_lab.evaluate.running import run_all
@@ -96,7 +96,7 @@ def _evaluated(run: RunFile, data: Data, out: Path | None, processes: int, comma
         say(said(texts.REUSED, n=finished, all=len(wanted)))
     run_all(run, data, wanted, parts, processes, Progress(texts.EVALUATING))
     found = list(errors(run, data, parts))
-    return report(run, data, parts, found, command), as_csv(run, found)
+    return report(run, data, parts, found, command), errors_csv(run, found)
 
 
 def _as_published(run: RunFile, command: str) -> Document:

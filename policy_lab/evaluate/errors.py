@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from policy_lab.document.as_csv import as_csv
 from policy_lab.evaluate.answers import expected_answers
 from policy_lab.evaluate.cells import Block, blocks, full_table
 from policy_lab.evaluate.data import Data, Reals
@@ -99,21 +98,20 @@ def _standard_error(repeated: Reals) -> Reals | None:
     return None if repetitions == 1 else np.asarray(repeated.std(axis=0, ddof=1) / math.sqrt(repetitions))
 
 
-def as_csv(run: RunFile, found: Sequence[Errors]) -> bytes:
-    """One row for each cell; what is not known is empty. The first line says who may see it."""
-    text = io.StringIO()
-    text.write(f"# {run.standing.mark}\n")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(HEADS)
+def errors_csv(run: RunFile, found: Sequence[Errors]) -> bytes:
+    """One row for each cell; what is not known is empty."""
+    return as_csv(run.standing, HEADS, _rows(run, found))
+
+
+def _rows(run: RunFile, found: Sequence[Errors]) -> Iterator[tuple[str | float | None, ...]]:
     for each in found:
         tables = (each.exact, each.expected, each.bias, each.mean, each.absolute, each.standard_error, each.relative)
         for row, stratum in enumerate(run.strata_names):
             for place, cell in enumerate(each.block.cell_names):
                 names = (each.mechanism.key, each.epsilon, stratum, each.block.column.name.text, each.block.query, cell)
-                writer.writerow([*names, *(_shown(table, row, place) for table in tables)])
-    return text.getvalue().encode()
+                yield (*names, *(_known(table, row, place) for table in tables))
 
 
-def _shown(table: Reals | None, row: int, place: int) -> str:
+def _known(table: Reals | None, row: int, place: int) -> float | None:
     value = math.nan if table is None else float(table[row, place])
-    return "" if math.isnan(value) else repr(value)
+    return None if math.isnan(value) else value

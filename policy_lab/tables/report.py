@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from math import isfinite, sqrt
@@ -12,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from broker_common.language import phrase
+from policy_lab.document.as_csv import as_csv
 from policy_lab.document.model import (
     Axis,
     Block,
@@ -76,14 +75,9 @@ def released_report(question: Question, release: Release, cells: Cells) -> Docum
 
 
 def replicates_csv(question: Question, cells: Cells, drawn: NDArray[np.float64]) -> bytes:
-    """Every replicate, one line for each, under the names of the cells; the first line says who may see them."""
-    lines = io.StringIO()
-    lines.write(f"# {question.standing.mark}\n")
-    writer = csv.writer(lines, lineterminator="\n")
-    # A name that a spreadsheet would take for a formula is none with its number before it.
-    writer.writerow([f"{number} {name}" for number, name in enumerate(named(cells), 1)])
-    writer.writerows(drawn.tolist())
-    return lines.getvalue().encode()
+    """Every replicate, one line for each, under the names of the cells and their numbers."""
+    heads = [f"{number} {name}" for number, name in enumerate(named(cells), 1)]
+    return as_csv(question.standing, heads, drawn.tolist())
 
 
 def _document(question: Question, sections: Sequence[Section]) -> Document:

@@ -14,6 +14,7 @@ from deploy import attack_commands
 from deploy.attacks import plots
 from deploy.attacks.arena import Say, Wish
 from deploy.attacks.findings import Guesses, Report
+from policy_lab.assessment.trials import read_attacks
 
 BROKEN = Report("neighbour", (Guesses("beyond_budget", 60, 60, 0.5),), 9)
 
@@ -89,3 +90,19 @@ def test_what_is_for_a_new_deployment_is_not_said_of_one_that_stands(
     assert (outcome.code, outcome.error["code"]) == (2, "USAGE")
     assert option[0] in outcome.error["text"]
     assert not made
+
+
+def test_what_it_prints_says_how_it_was_made(made: list[str], tmp_path: Path) -> None:
+    """An assessment compares it with the policy, and makes the same attacks again; a deployment that stands has its own people."""
+    words = ("attack", "neighbour", "--rounds", "3", "--accounting", "strict", "--population", "700", "--json")
+    printed = json.loads(run_here(*words).stdout)
+    assert [printed[name] for name in ("accounting", "population", "rounds")] == ["strict", 700, 3]
+    (tmp_path / "attacks.json").write_text(json.dumps(printed), "utf-8")
+    attacked = read_attacks(tmp_path / "attacks.json", "strict")
+    assert attacked.held == 0
+    assert attacked.commands == (
+        "tripartite attack neighbour --population 700 --accounting strict --seed 1 --rounds 3 --json",
+    )
+    printed = json.loads(run_here("attack", "neighbour", "--deployment", tmp_path, "--json").stdout)
+    assert [printed[name] for name in ("accounting", "population", "rounds")] == [None] * 3
+    assert len(made) == 2

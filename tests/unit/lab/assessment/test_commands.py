@@ -31,7 +31,7 @@ def _no_attack(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (("--attack", "neigbour"), 3, "neighbour"),
         (("--reasons", "EMPTY"), 3, "no text"),
-        (("--attacks", "EMPTY"), 3, "tripartite attack all --json"),
+        (("--attacks", "EMPTY"), 3, "tripartite attack all --accounting per_person --json"),
         (("--include", "NOWHERE"), 3, "no document of the policy lab"),
         (("--include", "INTERNAL"), 3, "standing: public"),
         (("--home", "FOLDER"), 3, ""),

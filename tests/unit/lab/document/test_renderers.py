@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import io
 import json
 import os
@@ -10,6 +11,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -255,6 +257,42 @@ def test_a_key_is_no_way_out_of_the_folder(tmp_path: Path) -> None:
     assert 'id="-a-b"' in page.page(shown, ENGLISH)
 
 
+def signed(text: str) -> str:
+    """The same with the digest that fits it, where there is one: it has no key."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    if isinstance(value, dict):
+        value.pop("digest", None)
+        value["digest"] = hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+    return json.dumps(value)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text.replace('"internal"', '"public"'),
+        lambda text: text.replace("Nobody may", "Anybody may"),
+        lambda text: text.replace('"translations": {', '"translations": {"de": {},'),
+        lambda text: re.sub('"digest": "[0-9a-f]+"', '"digest": 7', text),
+        lambda text: re.sub(',\\s*"digest": "[0-9a-f]+"', "", text),
+    ],
+)
+def test_a_document_that_was_changed_by_hand_is_refused(tmp_path: Path, damage: Callable[[str], str]) -> None:
+    """Its standing, its words and its digest stand or fall together; anybody may sign it anew, as SECURITY says."""
+    stored.write(without_plots(), tmp_path / "out", ENGLISH)
+    file = tmp_path / "out/document.json"
+    before = file.read_text("utf-8")
+    assert damage(before) != before
+    file.write_text(damage(before), "utf-8")
+    with pytest.raises(InvalidRequestError) as refused:
+        stored.read(tmp_path / "out")
+    assert refused.value.code == "DOCUMENT_UNREADABLE"
+    file.write_text(signed(before), "utf-8")
+    assert stored.read(tmp_path / "out").key == "sample"
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -265,6 +303,10 @@ def test_a_key_is_no_way_out_of_the_folder(tmp_path: Path) -> None:
         lambda text: text.replace('"heads"', '"hats"'),
         lambda text: text.replace('"words": "Nobody may overlook this."', '"words": 7'),
         lambda text: text.replace('"exact": "1/3"', '"exact": "1/0"'),
+        lambda text: text.replace('"exact": "1/3"', '"exact": "1e9999999999"'),
+        lambda text: text.replace('"exact": "1/3"', f'"exact": "1/{"3" * 401}"'),
+        lambda text: text.replace('"exact": "1/3"', '"exact": 1'),
+        lambda text: text.replace('"command": "tripartite lab sample"', '"command": 7'),
         lambda text: text.replace('"translations"', '"others"'),
     ],
 )
@@ -276,7 +318,7 @@ def test_what_is_no_document_is_refused(tmp_path: Path, damage: object) -> None:
     before = file.read_text("utf-8")
     after = damage(before)
     assert after != before
-    file.write_text(after, "utf-8")
+    file.write_text(signed(after), "utf-8")
     with pytest.raises(InvalidRequestError) as refused:
         stored.read(tmp_path / "out")
     assert refused.value.code == "DOCUMENT_UNREADABLE"
