@@ -51,7 +51,7 @@ _BROKEN = (0, (5, 3))
 # So few dots are single places to be found, and no cloud.
 _FEW_DOTS = 3
 # An axis of powers of ten over fewer of them has marks between them as well.
-_FEW_DECADES = 3
+_FEW_DECADES = 4
 _HATCHES = ("", "///", "...", "\\\\\\", "xxx", "+++", "ooo", "---")
 # What makes files of one plot the same is set for the whole library.
 _SETTINGS: Any = {"svg.hashsalt": "tripartite", "svg.fonttype": "path", "font.family": ["DejaVu Sans"], "font.size": 10}
