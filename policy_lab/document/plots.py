@@ -23,7 +23,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
 from matplotlib.image import AxesImage
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 from broker_common.language import Language
 from policy_lab.document import texts
@@ -51,7 +51,13 @@ _GROUP_WIDTH = 0.8
 # A ground of more light than this is written on in ink.
 _PALE = 0.5
 _MARKERS = "osD^vPX*"
-_DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (7, 2, 1.5, 2)))
+# Of lines that are drawn through, one after the other; those that are broken have a dash of their own.
+_DASHES = ("-", (0, (7, 2, 1.5, 2)), (0, (1.5, 1.5)), (0, (10, 2)))
+_BROKEN = (0, (5, 3))
+# So few dots are single places to be found, and no cloud.
+_FEW_DOTS = 3
+# An axis of powers of ten over fewer of them has marks between them as well.
+_FEW_DECADES = 4
 _HATCHES = ("", "///", "...", "\\\\\\", "xxx", "+++", "ooo", "---")
 _FONT = "DejaVu Sans"
 _BOX = "\N{WHITE SQUARE}"
@@ -160,8 +166,9 @@ def _dress(axes: Axes, palette: _Palette) -> None:
 
 def _lines(axes: Axes, plot: Lines, t: Language, palette: _Palette) -> None:
     axes.grid(color=palette.rule, linewidth=0.6)
+    dashes = itertools.cycle(_DASHES)
     for number, line in enumerate(plot.lines):
-        _line(axes, line, t, number, palette)
+        _line(axes, line, t, number, _BROKEN if line.kind == "dashes" else next(dashes), palette)
     for label, level in plot.limits:
         value = _on(plot.y, level, t)
         axes.axhline(level, color=palette.limit, linewidth=2, label=_plain(t(texts.LIMIT, label=t(label), value=value)))
@@ -171,7 +178,7 @@ def _lines(axes: Axes, plot: Lines, t: Language, palette: _Palette) -> None:
     axes.set_ylabel(_plain(t(plot.y.title)))
 
 
-def _line(axes: Axes, line: Line, t: Language, number: int, palette: _Palette) -> None:
+def _line(axes: Axes, line: Line, t: Language, number: int, dash: Any, palette: _Palette) -> None:
     colour = palette.lines[number % len(palette.lines)]
     x, y = [point[0] for point in line.points], [point[1] for point in line.points]
     style: dict[str, Any] = {
@@ -183,11 +190,11 @@ def _line(axes: Axes, line: Line, t: Language, number: int, palette: _Palette) -
         "markevery": max(1, len(x) // 12),
     }
     if line.kind == "dots":
-        axes.plot(x, y, linestyle="none", **(style | {"markevery": 1}))
+        few = {"marker": "D", "markersize": 10, "color": palette.limit, "markeredgecolor": palette.ink, "zorder": 4}
+        axes.plot(x, y, linestyle="none", **(style | {"markevery": 1} | (few if len(x) <= _FEW_DOTS else {})))
     elif line.kind == "steps":
-        axes.step(x, y, where="post", linestyle=_DASHES[number % len(_DASHES)], **style)
+        axes.step(x, y, where="post", linestyle=dash, **style)
     else:
-        dash = (0, (5, 3)) if line.kind == "dashes" else _DASHES[number % len(_DASHES)]
         axes.plot(x, y, linestyle=dash, **style)
     if line.band:
         places = [place for place, _, _ in line.band]
@@ -215,6 +222,9 @@ def _scale(
         set_ends(axis.low, axis.high)
     drawn.set_major_formatter(FuncFormatter(lambda value, _: _on(axis, value, t)))
     if axis.is_log:
+        low, high = drawn.get_view_interval()
+        if high < low * 10**_FEW_DECADES:
+            drawn.set_major_locator(LogLocator(subs=(1, 2, 5)))
         drawn.set_minor_formatter(FuncFormatter(lambda _value, _: ""))
     drawn.label.set_color(palette.ink)
 

@@ -29,8 +29,8 @@ from policy_lab.standing import Standing
 
 # A word that is longer may end anywhere.
 _LONGEST_WORD = 18
-# A table of more letters, or more rows, may be broken between two pages.
-_MOST_ON_ONE_PAGE, _MOST_ROWS_TOGETHER = 1500, 14
+# A cell of more letters is a text, which a column of words would tear to shreds.
+_MOST_LETTERS_OF_A_NAME = 36
 # What a renderer makes of a plot, in its own form.
 Draw = Callable[[Plot], dict[str, Any]]
 
@@ -110,9 +110,8 @@ def _table(block: Table, t: Language) -> dict[str, Any]:
         "rows": rows,
         "numbers": numbers,
         "widths": _widths(heads, rows, numbers),
-        # Whether it would fill so much of a page that it has to go on on the next one.
-        "is_long": sum(len(cell) for row in rows for cell in row) > _MOST_ON_ONE_PAGE
-        or len(rows) > _MOST_ROWS_TOGETHER,
+        # A text gets room to be read, and ends its lines anywhere if it must; a name gets that of its longest word.
+        "texts": [any(len(row[place]) > _MOST_LETTERS_OF_A_NAME for row in rows) for place in range(len(heads))],
         # To be filled in by hand.
         "blank": [not any(row[1:]) for row in rows],
         "note": t(block.note),

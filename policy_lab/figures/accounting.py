@@ -206,7 +206,7 @@ _SPECIALIST: tuple[Block, ...] = (
     Paragraph(
         phrase(
             "Both rules keep the same limit for each person against adversary HR: charges add up over the answers that counted x, and none is counted beyond "
-            "the cap. Under 'strict' the sum over all answers is a bound for everybody; under 'per_person' an answer is charged to the linked people of "
+            "the cap. Under “strict” the sum over all answers is a bound for everybody; under “per_person” an answer is charged to the linked people of "
             "its sample alone. Who is active is a function of samples, price, floor and cap, and of no language (lemma 1)."
         )
     ),
@@ -220,9 +220,9 @@ _SPECIALIST: tuple[Block, ...] = (
     ),
     Paragraph(
         phrase(
-            "Drawn with a seeded generator. 'Nothing left' means no room for one more answer at this scale; a policy that admits larger scales leaves room "
+            "Drawn with a seeded generator. “Nothing left” means no room for one more answer at this scale; a policy that admits larger scales leaves room "
             "for those. Households, which pay for each of their people in a sample, are not shown. With the product's own ledger and made-up people of "
-            "Ontario: 'make workload', and the table in README."
+            "Ontario: “make workload”, and the table in README."
         )
     ),
     sources.PAPER,

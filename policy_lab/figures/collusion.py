@@ -29,7 +29,7 @@ from policy_lab.figures.setting import Values, choice, share_of, whole, whole_of
 TRUTH = choice(
     "truth", phrase("The made-up person's language"), (("french", phrase("French")), ("other", phrase("another one")))
 )
-SEED = whole("seed", phrase("Which made-up answers"), 1, 1000, 1)
+SEED = whole("seed", phrase("Series of made-up answers, by number"), 1, 1000, 1)
 SETTINGS = (CAP, SCALE, PRIOR, TRUTH, SEED)
 TITLE = phrase("The attack of Figure 2, answer by answer")
 
@@ -76,8 +76,8 @@ def draw(values: Values) -> Section:
 def _verdict(limit: Limit, found: list[Step], prior: Fraction, *, is_french: bool) -> Block:
     return Paragraph(
         phrase(
-            "The made-up person's language is {language}. The attackers begin at {prior:.0f}% for 'French', have {answers}, and end at {belief:.1f}%. "
-            "Whatever the noise, they could not have passed {high:.1f}%.",
+            "The made-up person's language is {language}. The attackers begin at {prior:.0f}% for “French”, have {answers}, and end at {belief:.1f}%. "
+            "Whatever the noise, they could not have passed {high}.",
             language=phrase("French") if is_french else phrase("another one"),
             prior=float(100 * prior),
             answers=so_many_answers(len(found)),
@@ -102,13 +102,13 @@ def _plot(limit: Limit, scale: int, found: list[Step], prior: Fraction, is_frenc
     start = (0, float(prior))
     return Lines(
         "attack-belief",
-        phrase("Belief in 'French', answer by answer"),
+        phrase("Belief in “French”, answer by answer"),
         phrase(
             "The line in the middle is what these made-up answers make the attackers believe. Above and below it are the ceilings of so many answers, which no "
             "answers can pass; between them the average over all possible noise."
         ),
         Axis(phrase("Answers about the person")),
-        Axis(phrase("Belief in 'French'"), low=0.0, high=1.0, is_share=True),
+        Axis(phrase("Belief in “French”"), low=0.0, high=1.0, is_share=True),
         [
             Line(
                 phrase("what the attackers believe"), [start, *((each.answers, each.belief) for each in found)], "steps"
@@ -128,8 +128,8 @@ def _table(scale: int, found: list[Step], prior: Fraction) -> Table:
         (
             phrase("Answer"),
             phrase("Noisy count"),
-            phrase("Log-odds for 'French', nat"),
-            phrase("Belief in 'French' (%)"),
+            phrase("Log-odds for “French”, nat"),
+            phrase("Belief in “French” (%)"),
             phrase("Highest possible (%)"),
         ),
         [
@@ -165,9 +165,9 @@ def _citizen(limit: Limit, scale: int) -> tuple[Block, ...]:
         ),
         Paragraph(
             phrase(
-                "Each answer has its own noise, and pushes their belief a little up or down. Move 'which made-up answers' to "
+                "Each answer has its own noise, and pushes their belief a little up or down. Move “series of made-up answers, by number” to "
                 "see other luck: the line wanders, often the wrong way, and never leaves the funnel. After {answers} the service says no, and at "
-                "{high:.1f}% it is over, for them and for everybody who joins them.",
+                "{high} it is over, for them and for everybody who joins them.",
                 answers=so_many_answers(limit.answers(scale)),
                 high=at_most(limit.highest()),
             )
@@ -180,7 +180,7 @@ _SPECIALIST: tuple[Block, ...] = (
         phrase(
             "Adversary HR with everything known but one bit: the counts are c (not French) or c + 1 (French). The likelihood ratio of an answer a is "
             "exact, since the noise is an integer of a known law; the attackers' best rule is Bayes', and no other rule beats it (Neyman and Pearson). "
-            "Real nodes under this attack: 'tripartite attack neighbour'."
+            "Real nodes under this attack: “tripartite attack neighbour”."
         )
     ),
     Formula("L(a) = (|a - c| - |a - c - 1|)/b = +1/b or -1/b", phrase("what one answer says, in nat")),

@@ -37,7 +37,7 @@ EPSILON = Setting(
     Decimal(5),
     is_log=True,
 )
-SEED = whole("seed", phrase("Which made-up noise"), 1, 1000, 1)
+SEED = whole("seed", phrase("Series of made-up noise, by number"), 1, 1000, 1)
 
 
 def _setting(field: Field) -> Setting:
@@ -93,7 +93,7 @@ def _verdict(epsilon: Fraction, each: Fraction) -> tuple[Block, ...]:
         Paragraph(
             phrase(
                 "The form has {fields} fields. Each spends an epsilon of {each:.2f}, the form {epsilon:.1f}. Somebody who wavers evenly between two "
-                "answers to one field ends at {one:.1f}% at most after its message; between two whole forms, at {all:.1f}% at most.",
+                "answers to one field ends at {one} at most after its message; between two whole forms, at {all} at most.",
                 fields=len(FIELDS),
                 each=float(each),
                 epsilon=float(epsilon),
@@ -187,7 +187,7 @@ _CITIZEN: tuple[Block, ...] = (
         phrase(
             "You fill in a form about your health. Before it leaves your hands, your computer changes it at random: your height becomes "
             "some other height, and perhaps a smoker becomes a non-smoker. If epsilon is small, what arrives is so unsure that you may "
-            "always say 'that was the noise'."
+            "always say “that was the noise”."
         )
     ),
     Paragraph(
@@ -204,7 +204,7 @@ _SPECIALIST: tuple[Block, ...] = (
         phrase(
             "Neighbours are any two values of one respondent: local differential privacy, with epsilon for each field by itself and the sum for the form "
             "(sequential composition). Sensitivity is the distance of public bounds, not of what occurs in the data. Clamping and rounding are post-processing. "
-            "Clamped means are biased towards the middle; 'lab evaluate' prints by how much."
+            "Clamped means are biased towards the middle; “lab evaluate” prints by how much."
         )
     ),
     Formula("sent = round(clamp(value + Lap((high - low)/eps)))", phrase("a number")),
@@ -216,8 +216,8 @@ _SPECIALIST: tuple[Block, ...] = (
     Paragraph(
         phrase(
             "The noise is made of floating-point numbers and a seed or the browser's random numbers. After rounding to whole units every message has a chance far "
-            "above 2^-32, so that the epsilon holds to four digits; releases of the product use an exact sampler of integers all the same. The page of "
-            "'lab serve' computes these numbers in the browser, by the same formulas."
+            "above 2^-32, so that the epsilon holds to four digits; releases of the product use an exact sampler of integers all the same. In a browser the "
+            "same formulas compute these numbers."
         )
     ),
     sources.WARNER,

@@ -17,6 +17,8 @@ SCALE = whole("scale", phrase("Noise scale of an answer"), 1, 200, USUAL_SCALE)
 PRIOR = percent("prior", phrase("Belief before the first answer"), "1", "99", "50")
 
 _PLACES = 5
+# A percentage in a sentence, by the places of its share: with one decimal if that says enough.
+_PERCENTAGES = ((phrase("{share:.1f}%"), 3), (phrase("{share:.3f}%"), 5))
 _EVEN = Fraction(1, 2)
 
 
@@ -72,14 +74,22 @@ def down(value: Fraction, places: int = _PLACES) -> Fraction:
     return -up(-value, places)
 
 
-def at_most(share: Fraction | Decimal) -> float:
-    """A share as a percentage with one decimal, rounded up: for a sentence."""
-    return float(100 * up(Fraction(share), 3))
+def at_most(share: Fraction | Decimal) -> str:
+    """A share as a percentage, rounded up: for a sentence. What is below 100% is not shown as 100%."""
+    for text, places in _PERCENTAGES:
+        shown = up(Fraction(share), places)
+        if shown < 1:
+            return phrase(text, share=float(100 * shown))
+    return phrase("almost 100%")
 
 
-def at_least(share: Fraction | Decimal) -> float:
-    """A share as a percentage with one decimal, rounded down: for a sentence."""
-    return float(100 * down(Fraction(share), 3))
+def at_least(share: Fraction | Decimal) -> str:
+    """A share as a percentage, rounded down: for a sentence. What is above 0% is not shown as 0%."""
+    for text, places in _PERCENTAGES:
+        shown = down(Fraction(share), places)
+        if shown > 0:
+            return phrase(text, share=float(100 * shown))
+    return phrase("almost 0%")
 
 
 def so_many_answers(number: int) -> str:

@@ -68,7 +68,7 @@ def _verdict(limit: Limit, scale: int, prior: Fraction, evidence: Evidence) -> t
     return (
         Paragraph(
             phrase(
-                "From {prior:.0f}%, a limit of {cap:.0f}% lets nobody end above {high:.1f}% or below {low:.1f}%. After {answers} at "
+                "From {prior:.0f}%, a limit of {cap:.0f}% lets nobody end above {high} or below {low}. After {answers} at "
                 "scale {scale}, all that it pays for, belief is {if_true:.1f}% on average if it is true, and {if_false:.1f}% if it is not.",
                 prior=float(100 * prior),
                 cap=float(100 * limit.belief),
@@ -154,8 +154,8 @@ def _citizen(limit: Limit, evidence: Evidence) -> tuple[Block, ...]:
     return (
         Paragraph(
             phrase(
-                "Nobody begins from nothing. Of a Tremblay in Hearst many would say '95%, French' before any answer; of somebody in Toronto "
-                "they would say '5%'. Answers can move such a guess only so far. With this limit, 5% becomes {high:.1f}% at most.",
+                "Nobody begins from nothing. Of a Tremblay in Hearst many would say “95%, French” before any answer; of somebody in Toronto "
+                "they would say “5%”. Answers can move such a guess only so far. With this limit, 5% becomes {high} at most.",
                 high=at_most(limit.highest(unlikely)),
             )
         ),

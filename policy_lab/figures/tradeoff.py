@@ -63,7 +63,7 @@ def _verdict(limit: Limit, scale: int, answers: int, prior: Fraction) -> tuple[B
         ),
         Paragraph(
             phrase(
-                "Somebody who begins at {prior:.0f}% ends, after {answers}, between {low:.1f}% and {high:.1f}%: never outside.",
+                "Somebody who begins at {prior:.0f}% ends, after {answers}, between {low} and {high}: never outside.",
                 prior=float(100 * prior),
                 answers=so_many_answers(given),
                 low=at_least(lowest_after(given, scale, prior)),
@@ -75,7 +75,7 @@ def _verdict(limit: Limit, scale: int, answers: int, prior: Fraction) -> tuple[B
         blocks.append(
             Caution(
                 phrase(
-                    "The limit does not pay for {answers} at this scale. Without a limit they could make {high:.1f}% of {prior:.0f}%.",
+                    "The limit does not pay for {answers} at this scale. Without a limit they could make {high} of {prior:.0f}%.",
                     answers=so_many_answers(answers),
                     high=at_most(highest_after(answers, scale, prior)),
                     prior=float(100 * prior),
@@ -102,15 +102,13 @@ def _by_answers(limit: Limit, scale: int, answers: int, prior: Fraction) -> Line
                 [(n, float(highest_after(n, each, prior))) for n in _spread(most)],
                 "line" if each == scale else "dashes",
             )
-            # What is chosen comes first: it is drawn through.
-            for each in (scale, *(each for each in _DRAWN_SCALES if each != scale))
+            for each in sorted({scale, *_DRAWN_SCALES})
         ],
         [(phrase("the limit"), float(limit.highest(prior)))],
     )
 
 
 def _by_scale(limit: Limit, scale: int) -> Lines:
-    others = [each for each in map(Fraction, _DRAWN_LIMITS) if each != limit.belief]
     most = max(50, scale)
     chosen = Line(phrase("chosen"), [(scale, limit.answers(scale))], "dots")
     return Lines(
@@ -129,7 +127,7 @@ def _by_scale(limit: Limit, scale: int) -> Lines:
                     [(each, limit_at(belief).answers(each)) for each in _spread(most) if each],
                     "line" if belief == limit.belief else "dashes",
                 )
-                for belief in (limit.belief, *others)
+                for belief in sorted({limit.belief, *map(Fraction, _DRAWN_LIMITS)})
             ),
             chosen,
         ],
@@ -218,8 +216,8 @@ _SPECIALIST: tuple[Block, ...] = (
     Paragraph(
         phrase(
             "At p = 0.8 and b = 30 the cap is 23,258,159 units and a price 559,241: 41 answers, and then belief is at most 0.79685. The paper "
-            "reads 'about 50' off its graph; 50 answers would allow 0.84113. The paper's b = n Δq / ln(param) is the same rule solved for b. "
-            "The ceiling is worst case over answers; what real answers do stands in the figure 'prior'."
+            "reads “about 50” off its graph; 50 answers would allow 0.84113. The paper's b = n Δq / ln(param) is the same rule solved for b. "
+            "The ceiling is worst case over answers; what real answers do stands in the figure “prior”."
         )
     ),
     sources.PAPER,

@@ -11,14 +11,15 @@ from typing import Any
 
 import pypdf
 import pytest
-from fakes.chromium import RULES
+from fakes.chromium import CUT_OFF, RULES, TORN_WORDS
 from fakes.lab_document import document
 
 from broker_common.language import LANGUAGES, language
 from policy_lab.assessment.assessment import make_assessment
 from policy_lab.assessment.facts import Facts, usual_policy
 from policy_lab.document import page as html
-from policy_lab.document.model import Document
+from policy_lab.document.model import Caution, Document, Paragraph, Section, Table
+from policy_lab.standing import Standing
 
 pytest.importorskip("playwright.sync_api", reason="no browser here: 'make test-browser' installs one")
 from axe_playwright_python.sync_playwright import Axe
@@ -26,13 +27,34 @@ from playwright.sync_api import Browser, Page
 
 
 def documents() -> dict[str, Document]:
-    """One with every kind of block, and an assessment."""
+    """One with every kind of block, one with wide tables and long words, and an assessment."""
     return {
         "sample": document(),
+        "wide": wide(),
         "assessment": make_assessment(
             Facts(usual_policy(), 1_750_000_000_000), [], None, "tripartite lab assessment --out DIR"
         ),
     }
+
+
+def wide() -> Document:
+    """As many columns as an evaluation has, texts beside figures, and a hash in a sentence."""
+    heads = ("epsilon as given", "stratum", *(f"respondents of the largest group {n}" for n in range(8)), "why")
+    why = "The local epsilon is too large for so few messages: shuffling promises nothing more than the messages did."
+    rows = [(0.5, "Newfoundland and Labrador", *range(110_000, 110_008), why) for _ in range(40)]
+    table = Table("wide", f"A caption that is longer than a telephone is wide. {why}", heads, rows)
+    return Document(
+        "wide",
+        "Wide tables",
+        Standing.SYNTHETIC,
+        "tripartite lab sample",
+        [
+            Section(
+                "first", "First", [Paragraph(f"Its hash is {'0f' * 32}."), Caution("ed25519:" + "Ab1" * 40), table]
+            ),
+            Section("second", "Second", [Paragraph("A sentence.")], [Paragraph("0f" * 32)], [Caution("Ab1" * 40)]),
+        ],
+    )
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +101,23 @@ def test_no_document_breaks_a_rule_of_accessibility(shown: Page, files: dict[str
             ]
             assert shown.evaluate("document.documentElement.scrollWidth") == width, name
     assert found == []
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+def test_tables_are_readable_at_any_width(shown: Page, files: dict[str, Path], width: int) -> None:
+    """No word is torn, no text is a column of words, nothing is cut off, and a caption stays when its table is scrolled."""
+    shown.set_viewport_size({"width": width, "height": 900})
+    for name, file in files.items():
+        shown.goto(file.as_uri())
+        assert shown.evaluate("document.documentElement.scrollWidth") == width, name
+        assert shown.evaluate(TORN_WORDS) == [], name
+        assert shown.evaluate(CUT_OFF) == [], name
+    shown.goto(files["wide-en"].as_uri())
+    assert shown.locator("#wide td.text").first.evaluate("each => each.clientWidth") >= 200
+    before = shown.locator("#wide-caption").bounding_box()
+    shown.locator("#wide").evaluate("each => each.scrollBy(10000, 0)")
+    assert shown.locator("#wide").evaluate("each => each.scrollLeft") > 0
+    assert shown.locator("#wide-caption").bounding_box() == before
 
 
 def test_every_sheet_of_paper_has_the_mark(shown: Page, files: dict[str, Path]) -> None:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from fakes.chromium import RULES
+from fakes.chromium import CUT_OFF, RULES, TORN_WORDS
 from fakes.lab_site import LabSite, lab_site
 from fakes.patience import PATIENCE_SECONDS
 
@@ -108,6 +108,20 @@ def test_no_page_scrolls_sideways(browser: Browser, site: LabSite, language: str
         for width in (320, 375, 768, 1280, 1920):
             page.set_viewport_size({"width": width, "height": 900})
             assert (path, page.evaluate("document.documentElement.scrollWidth")) == (path, width)
+    context.close()
+
+
+@pytest.mark.parametrize("language", ["en-CA", "fr-CA"])
+@pytest.mark.parametrize("width", [360, 1400])
+def test_tables_hide_no_rows_and_tear_no_words(browser: Browser, site: LabSite, language: str, width: int) -> None:
+    """Every row is on the page, every word on one line, and no caption is cut off."""
+    context = open_context(browser, locale=language, viewport={"width": width, "height": 900})
+    page = context.new_page()
+    for path in FIGURE_PATHS:
+        page.goto(site.address + path)
+        assert (path, page.evaluate("document.documentElement.scrollWidth")) == (path, width)
+        assert (path, page.evaluate(TORN_WORDS)) == (path, [])
+        assert (path, page.evaluate(CUT_OFF)) == (path, [])
     context.close()
 
 

@@ -192,6 +192,36 @@ def test_plots_are_drawn_by_one_code_in_both_forms(dark: bool) -> None:
         assert png.shape[1] / png.shape[0] == pytest.approx(width / height, rel=0.01)
 
 
+def test_bars_over_few_powers_of_ten_have_numbers_to_read_them_by() -> None:
+    """Between two powers of ten as well; over many of them the powers are enough."""
+
+    def ticks(*values: float) -> set[str]:
+        bars = Bars("b", "b", "b", Axis("error", is_log=True), [str(each) for each in values], ["s"], [values])
+        # An SVG says in a remark what each of its shapes of letters says.
+        return set(re.findall(r"<!-- ([\d,.]+) -->", plots.draw(bars, ENGLISH, form="svg").decode()))
+
+    assert ticks(2_500, 70_000) >= {"5,000", "10,000", "20,000", "50,000"}
+    assert ticks(1, 10**8).isdisjoint({"20", "50", "200", "500"})
+
+
+def test_a_table_goes_on_on_the_next_page_between_rows() -> None:
+    """It fills the page that it begins on, and a few rows that belong together stay together."""
+
+    def pages(rows: int) -> list[str]:
+        filler = [Paragraph("A line.") for _ in range(30)]
+        table = Table("t", "Caption", ("Name", "Value"), [(f"row{n}", "a value") for n in range(rows)])
+        made = Document("d", "D", Standing.SYNTHETIC, "c", [Section("s", "S", [*filler, table])])
+        return [each.extract_text() for each in pypdf.PdfReader(io.BytesIO(pdf.pdf(made, ENGLISH))).pages]
+
+    first, second = pages(12)
+    assert "row0" in first
+    assert "row11" in second
+    first, second = pages(6)
+    assert "row0" not in first
+    assert "Caption" in second
+    assert "row5" in second
+
+
 def test_bars_and_lines_differ_without_colour() -> None:
     """Printed in grey, or seen by an eye that does not tell red from green, series are told apart."""
     (lines, bars, _) = document().sections[1].blocks

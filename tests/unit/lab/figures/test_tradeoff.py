@@ -14,7 +14,7 @@ from broker_common.privacy.table_laplace import margin
 from policy_lab.document.model import Caution, Lines, Paragraph, Table
 from policy_lab.figures import tradeoff
 from policy_lab.figures.figure import FIGURES
-from policy_lab.figures.policy import highest_after, limit_at, lowest_after
+from policy_lab.figures.policy import at_least, at_most, highest_after, limit_at, lowest_after
 
 CAPS = (51, 60, 80, 90, 99)
 SCALES = (1, 7, 30, 50, 200)
@@ -78,6 +78,31 @@ def test_the_papers_example_is_41_answers() -> None:
     assert "could make 84.2% of 50%" in words[2]
 
 
+def test_what_is_not_certain_is_not_shown_as_certain() -> None:
+    """Where a decimal would say 100% or 0%, more of them are shown, or words."""
+    _, _, words = drawn(cap=99, scale=1, answers=500)
+    assert words[2].endswith("Without a limit they could make almost 100% of 50%.")
+    _, _, words = drawn(cap=99, scale=1, answers=4, prior=99)
+    assert words[1].endswith("between 64.4% and 99.982%: never outside.")
+    assert [at_most(Fraction(text)) for text in ("0.7968", "0.99901", "0.999999")] == [
+        "79.7%",
+        "99.901%",
+        "almost 100%",
+    ]
+    assert [at_least(Fraction(text)) for text in ("0.2036", "0.00099", "0.000001")] == ["20.3%", "0.099%", "almost 0%"]
+
+
+def test_lines_stand_in_the_order_of_their_numbers() -> None:
+    """In the legend, too; what is chosen is drawn through."""
+    _, (by_answers, by_scale), _ = drawn(cap=80, scale=30)
+    assert [line.label for line in by_answers.lines] == ["scale 10", "scale 30", "scale 50"]
+    assert [line.label for line in by_scale.lines[:-1]] == [f"limit {cap}%" for cap in (60, 70, 80, 90)]
+    assert [line.label for line in (*by_answers.lines, *by_scale.lines) if line.kind == "line"] == [
+        "scale 30",
+        "limit 80%",
+    ]
+
+
 @pytest.mark.parametrize("prior", [1, 50, 99])
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("cap", CAPS)
@@ -86,7 +111,7 @@ def test_no_answers_that_the_limit_pays_for_pass_it(cap: int, scale: int, prior:
     _, (by_answers, _), _ = drawn(cap=cap, scale=scale, prior=prior, answers=500)
     limit = limit_at(Fraction(cap, 100))
     allowed, (_, level) = limit.answers(scale), by_answers.limits[0]
-    chosen = by_answers.lines[0].points
+    chosen = next(line.points for line in by_answers.lines if line.kind == "line")
     assert all(belief <= level for answers, belief in chosen if answers <= allowed)
     assert highest_after(allowed + 1, scale, Fraction(prior, 100)) >= limit.highest(Fraction(prior, 100))
     assert limit.highest() == Fraction(cap, 100)
