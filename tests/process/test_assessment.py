@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -27,6 +28,8 @@ def assessed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Deployment, Outc
     with deployment.nodes():
         deployment.ask("age >= 65")
         deployment.wait_until_closed()
+    # What the document calls the home: its commands are run beside it.
+    (folder / "CENSUS_HOME").symlink_to(deployment.home("census"))
     words = ("--out", folder / "out", "--home", deployment.home("census"), "--attack", "average", "--rounds", "1")
     return deployment, run_here("lab", "assessment", *words, "--json"), folder
 
@@ -102,13 +105,47 @@ def test_nothing_of_it_depends_on_who_was_in_a_sample(assessed: tuple[Deployment
     assert str(charged) not in outcome.stdout
 
 
+def test_no_path_of_this_machine_is_handed_on(assessed: tuple[Deployment, Outcome, Path]) -> None:
+    """Commands name the home by a word that the document explains once."""
+    _, outcome, folder = assessed
+    handed_on = {key: value for key, value in outcome.result.items() if key != "files"}
+    assert str(folder) not in json.dumps(handed_on)
+    assert outcome.stdout.count("CENSUS_HOME stands for the folder") == 1
+
+
+def test_a_log_that_has_grown_is_held_against_the_assessment(assessed: tuple[Deployment, Outcome, Path]) -> None:
+    """What is said of the log is reproduced after more questions; another past, or another key, is found out."""
+    deployment, outcome, folder = assessed
+    shown = [claim for claim in claims(outcome.result) if "lab checkpoint" in claim["command"]]
+    assert len(shown) == 3
+    size = deployment.json("census", "status")["log_size"]
+    with deployment.nodes():
+        deployment.ask("age >= 50")
+        deployment.wait_until_closed()
+    assert deployment.json("census", "status")["log_size"] > size
+    for claim in shown:
+        output = output_of(claim["command"], folder)
+        assert all(figure in output for figure in claim["shows"]), claim
+        assert json.loads(output.splitlines()[-1])["entries"] > size
+    signed = shlex.split(shown[-1]["command"].partition("&&")[2])[1:]
+    assert "--signature" in signed
+    longer = [str(size + 1) if word == str(size) else word for word in signed]
+    assert run_here(*in_folder(longer, folder)).error["code"] == "INVALID_VALUE"
+    forged = [word[:-5] + ("A" if word[-5] != "A" else "B") + word[-4:] if "+" in word else word for word in signed]
+    assert run_here(*in_folder(forged, folder)).error["code"] == "INVALID_VALUE"
+
+
+def in_folder(words: Sequence[str], folder: Path) -> list[str]:
+    """The same, from anywhere."""
+    return [str(folder / word) if word.startswith("EXPORTS") else word for word in words]
+
+
 def test_the_command_of_the_document_makes_it_again(assessed: tuple[Deployment, Outcome, Path]) -> None:
     """It names every option that matters."""
     _, outcome, folder = assessed
-    words = shlex.split(outcome.result["command"])
-    assert words[:3] == ["tripartite", "lab", "assessment"]
-    again = run_here(*words[1:], "--json")
-    assert [section["key"] for section in again.result["sections"]] == [
+    assert outcome.result["command"].startswith("tripartite lab assessment ")
+    again = json.loads(output_of(f"{outcome.result['command']} --json", folder))
+    assert [section["key"] for section in again["sections"]] == [
         section["key"] for section in outcome.result["sections"]
     ]
     assert (folder / "out/fr/report.pdf").is_file()
