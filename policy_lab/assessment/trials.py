@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from broker_common.errors import InvalidRequestError
-from broker_common.language import phrase
+from broker_common.language import phrase, translated
 from broker_common.query.dictionary import nearest
 from deploy.attacks.arena import Accounting, Say, Wish
 from deploy.attacks.catalogue import ATTACKS
@@ -226,7 +226,7 @@ def attacks(attacked: Attacked | None) -> Section:
                 ),
                 [
                     (
-                        attack.attack,
+                        _typed(attack.attack),
                         phrase(_SAID[attack.attack][0]),
                         phrase(_SAID[attack.attack][1]),
                         attack.answers,
@@ -246,11 +246,17 @@ def attacks(attacked: Attacked | None) -> Section:
     )
 
 
+def _typed(name: str) -> str:
+    """The name of a command, which no language translates."""
+    return translated(name, {})
+
+
 def _claim(attack: _Attack, command: str) -> Claim:
+    name = _typed(attack.attack)
     words = (
-        phrase("The attack '{name}' was made, and the promise held.", name=attack.attack)
+        phrase("The attack '{name}' was made, and the promise held.", name=name)
         if attack.held
-        else phrase("The attack '{name}' was made, and THE PROMISE DID NOT HOLD.", name=attack.attack)
+        else phrase("The attack '{name}' was made, and THE PROMISE DID NOT HOLD.", name=name)
     )
     return Claim(words, command, (f'"held": {str(attack.held).lower()}',))
 

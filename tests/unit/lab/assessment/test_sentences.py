@@ -201,6 +201,16 @@ def test_a_broken_promise_stands_on_the_first_page(tmp_path: Path, held: str, fi
     assert [row[6] for row in table.rows] == ["kept", "kept" if held == "true" else "BROKEN"]
 
 
+def test_names_of_attacks_stay_as_they_are_typed(tmp_path: Path) -> None:
+    """'average' is the name of a command, in French as well; so is 'household'."""
+    attacked = read_attacks(attacks_file(tmp_path, (ATTACKS % (("true",) * 3)).replace('"race"', '"household"')))
+    assessed = make_assessment(Facts(usual_policy(), MADE_MS), [], attacked, "x")
+    french = list(texts_of(said.document(assessed, language("fr"), lambda _plot: {})))
+    for name in ("household", "average"):
+        assert name in french
+        assert any(f"«\u00a0{name}\u00a0»" in text for text in french)
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "[]", "{}", '{"attacks": []}', HELD.replace('"race"', '"rice"'), '{"attack": "race"}'],
