@@ -95,6 +95,9 @@ def test_the_answer_and_the_log_are_in_it(assessed: tuple[Deployment, Outcome, P
     words = " ".join(claim["words"] for claim in claims(outcome.result))
     assert f"Answers charged so far: {status['answers']}." in words
     assert f"with {status['log_size']} entries" in words
+    first = json.dumps(outcome.result["sections"][0])
+    assert "1 of 13. Not made: neighbour, tracker," in first
+    assert "Rounds: 1. Attacks: average (otherwise 15)." in first
 
 
 def test_nothing_of_it_depends_on_who_was_in_a_sample(assessed: tuple[Deployment, Outcome, Path]) -> None:

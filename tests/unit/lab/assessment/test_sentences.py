@@ -18,12 +18,13 @@ from fakes.lab_document import HARMFUL, beyond_margins, document, sentences_of_p
 from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.language import LANGUAGES, language
 from broker_common.privacy.policy import Policy
+from deploy.attacks.catalogue import ATTACKS as ALL
 from policy_lab.assessment.alternatives import read_included
 from policy_lab.assessment.assessment import make_assessment
 from policy_lab.assessment.facts import Checkpoint, Facts, Log, Party, usual_policy
 from policy_lab.assessment.trials import read_attacks
 from policy_lab.document import page, pdf, said, stored
-from policy_lab.document.model import Caution, Claim, Document, Section, Table
+from policy_lab.document.model import Caution, Claim, Document, Paragraph, Section, Table
 from policy_lab.standing import Standing
 
 ROOT = Path(__file__).parents[4]
@@ -186,7 +187,7 @@ def attacks_file(folder: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("held", "first"), [("true", "No promise was broken"), ("false", "Attacks that broke a promise: 1 of 2")]
+    ("held", "first"), [("true", "None of these broke a promise"), ("false", "Attacks that broke a promise: 1 of 2")]
 )
 def test_a_broken_promise_stands_on_the_first_page(tmp_path: Path, held: str, first: str) -> None:
     """Verdicts are shown as they were, and the first page says the worst of them."""
@@ -201,9 +202,44 @@ def test_a_broken_promise_stands_on_the_first_page(tmp_path: Path, held: str, fi
     assert [row[6] for row in table.rows] == ["kept", "kept" if held == "true" else "BROKEN"]
 
 
+@pytest.mark.parametrize("key", ["summary", "attacks"])
+def test_attacks_that_were_not_made_are_named(tmp_path: Path, key: str) -> None:
+    """A chosen few, or a few rounds, are said as strongly as no attack at all, wherever their verdict is said."""
+    file = attacks_file(tmp_path, HELD.replace('"rounds": null', '"rounds": 16'))
+    shown = make_assessment(Facts(usual_policy(), MADE_MS), [], read_attacks(file, "per_person"), "x")
+    (section,) = (section for section in shown.sections if section.key == key)
+    cautions = " ".join(block.words for block in section.blocks if isinstance(block, Caution))
+    assert "Only some of the attacks were made, as somebody chose: 2 of 13. Not made: neighbour, tracker," in cautions
+    assert "Rounds: 16. Attacks: race (otherwise 60)." in cautions
+
+
+def test_attacks_without_an_object_are_no_choice(tmp_path: Path) -> None:
+    """Under strict accounting two attacks have none; those that were made in full are called chosen by nobody."""
+    made = [name for name in ALL if name not in {"cards", "household"}]
+    one = '{"attack": "%s", "held": true, "answers": 6, "findings": [{"held": true}]}'
+    found = HELD[: HELD.index('"attacks": [')].replace("per_person", "strict")
+    file = attacks_file(tmp_path, f'{found}"attacks": [{", ".join(one % name for name in made)}]}}')
+    policy = POLICIES["strict"]
+    first = make_assessment(Facts(policy, MADE_MS), [], read_attacks(file, "strict"), "x").sections[0]
+    words = [block.words for block in first.blocks if isinstance(block, Paragraph | Caution)]
+    assert not any("as somebody chose" in each or "fewer rounds" in each for each in words)
+    assert any("strict accounting: cards, household." in each for each in words)
+    assert any("11 of 13" in each for each in words)
+
+
+@pytest.mark.parametrize(
+    ("code", "often"), [("en", "once in 1,000,000 times"), ("fr", "une fois sur 1\u00a0000\u00a0000")]
+)
+def test_long_numbers_have_their_groups(tmp_path: Path, code: str, often: str) -> None:
+    """In sentences as in tables."""
+    attacked = read_attacks(attacks_file(tmp_path, HELD), "per_person")
+    assessed = make_assessment(Facts(usual_policy(), MADE_MS), [], attacked, "x")
+    assert often in " ".join(texts_of(said.document(assessed, language(code), lambda _plot: {})))
+
+
 def test_names_of_attacks_stay_as_they_are_typed(tmp_path: Path) -> None:
     """'average' is the name of a command, in French as well; so is 'household'."""
-    attacked = read_attacks(attacks_file(tmp_path, (ATTACKS % (("true",) * 3)).replace('"race"', '"household"')))
+    attacked = read_attacks(attacks_file(tmp_path, HELD.replace('"race"', '"household"')), "per_person")
     assessed = make_assessment(Facts(usual_policy(), MADE_MS), [], attacked, "x")
     french = list(texts_of(said.document(assessed, language("fr"), lambda _plot: {})))
     for name in ("household", "average"):
@@ -263,7 +299,7 @@ def test_attacks_of_a_file_are_said_to_be_read(tmp_path: Path) -> None:
     for key in ("summary", "attacks"):
         (section,) = (section for section in shown.sections if section.key == key)
         cautions = [block.words for block in section.blocks if isinstance(block, Caution)]
-        assert any(f"read from {file}" in words for words in cautions)
+        assert any("read from attacks.json" in words for words in cautions)
 
 
 def test_internal_results_are_never_included(tmp_path: Path) -> None:
