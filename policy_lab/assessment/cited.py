@@ -35,10 +35,9 @@ class Cited:
     def past(self, size: int, signature: str = "", key: str = "") -> str:
         """The log as an auditor gets it, and how it stood with so many entries, however far it has grown."""
         signed = f" --signature {shlex.quote(signature)} --key {shlex.quote(key)}" if signature else ""
-        return (
-            f"tripartite audit export --home {self._home} --to EXPORTS/census && "
-            f"tripartite lab checkpoint EXPORTS/census --size {size}{signed} --json"
-        )
+        exported = f"tripartite audit export --home {self._home} --to EXPORTS/census"
+        held = f"tripartite lab checkpoint EXPORTS/census --size {size}{signed} --json"
+        return f"{exported} && {held}"
 
     @property
     def _home(self) -> str:

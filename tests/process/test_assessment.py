@@ -28,6 +28,8 @@ def assessed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Deployment, Outc
     with deployment.nodes():
         deployment.ask("age >= 65")
         deployment.wait_until_closed()
+    # As it was when it was assessed: it grows in one of the tests.
+    (folder / "status.json").write_text(json.dumps(deployment.json("census", "status")), "utf-8")
     # What the document calls the home: its commands are run beside it.
     (folder / "CENSUS_HOME").symlink_to(deployment.home("census"))
     words = ("--out", folder / "out", "--home", deployment.home("census"), "--attack", "average", "--rounds", "1")
@@ -90,8 +92,8 @@ def output_of(command: str, folder: Path) -> str:
 
 def test_the_answer_and_the_log_are_in_it(assessed: tuple[Deployment, Outcome, Path]) -> None:
     """What it says of the deployment is what the deployment says of itself."""
-    deployment, outcome, _ = assessed
-    status = deployment.json("census", "status")
+    _, outcome, folder = assessed
+    status = json.loads((folder / "status.json").read_text("utf-8"))
     words = " ".join(claim["words"] for claim in claims(outcome.result))
     assert f"Answers charged so far: {status['answers']}." in words
     assert f"with {status['log_size']} entries" in words
@@ -102,8 +104,8 @@ def test_the_answer_and_the_log_are_in_it(assessed: tuple[Deployment, Outcome, P
 
 def test_nothing_of_it_depends_on_who_was_in_a_sample(assessed: tuple[Deployment, Outcome, Path]) -> None:
     """Figures about people are for the agency's staff: how many were charged stands nowhere in what is handed on."""
-    deployment, outcome, _ = assessed
-    charged = deployment.json("census", "status")["people_charged"]
+    _, outcome, folder = assessed
+    charged = json.loads((folder / "status.json").read_text("utf-8"))["people_charged"]
     assert charged > 100
     assert str(charged) not in outcome.stdout
 
@@ -121,7 +123,7 @@ def test_a_log_that_has_grown_is_held_against_the_assessment(assessed: tuple[Dep
     deployment, outcome, folder = assessed
     shown = [claim for claim in claims(outcome.result) if "lab checkpoint" in claim["command"]]
     assert len(shown) == 3
-    size = deployment.json("census", "status")["log_size"]
+    size = json.loads((folder / "status.json").read_text("utf-8"))["log_size"]
     with deployment.nodes():
         deployment.ask("age >= 50")
         deployment.wait_until_closed()
