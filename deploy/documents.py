@@ -387,6 +387,7 @@ _BLOCKS: Mapping[str, Callable[[], str]] = {
     "help": _help,
     "help-answers": lambda: _help("researcher", "answers"),
     "help-assessment": lambda: _help("lab", "assessment"),
+    "help-checkpoint": lambda: _help("lab", "checkpoint"),
     "help-attack": lambda: _help("attack"),
     "help-audit": lambda: f"{_help('audit', 'export')}\n{_help('audit', 'replay')}",
     "problem-codes": _problem_codes,

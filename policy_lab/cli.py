@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from policy_lab.assessment.commands import assessment
+from policy_lab.assessment.commands import assessment, checkpoint
 from policy_lab.evaluate.commands import evaluate
 from policy_lab.explain.commands import explain
 from policy_lab.sensitivity.commands import sensitivity
@@ -18,6 +18,7 @@ def lab() -> None:
 
 
 lab.add_command(assessment)
+lab.add_command(checkpoint)
 lab.add_command(evaluate)
 lab.add_command(explain)
 lab.add_command(sensitivity)

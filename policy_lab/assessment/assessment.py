@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from broker_common.language import phrase
 from policy_lab.assessment import alternatives, chosen, promises, remaining, scope, trials
-from policy_lab.assessment.cited import USUAL, Cited
+from policy_lab.assessment.cited import HOME, USUAL, Cited
 from policy_lab.assessment.facts import Facts
 from policy_lab.assessment.trials import Attacked
 from policy_lab.document.model import Document
@@ -15,7 +15,7 @@ from policy_lab.standing import Standing
 
 def make_assessment(facts: Facts, included: Sequence[Document], attacks: Attacked | None, command: str) -> Document:
     """The assessment; `included` are evaluations that may be handed on, `command` makes it again."""
-    commands = Cited(f"{USUAL}/census" if facts.log is None else str(facts.log.home))
+    commands = Cited(f"{USUAL}/census" if facts.log is None else HOME)
     return Document(
         "assessment",
         phrase("Assessment of a count-query service across two agencies"),

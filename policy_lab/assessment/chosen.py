@@ -106,8 +106,8 @@ def _deployment(facts: Facts, commands: Cited) -> Claim:
     size = facts.log.checkpoint.size
     return Claim(
         phrase("All that is said here of the deployment is as its log stood with {size} entries.", size=size),
-        commands.status,
-        (f'"log_size": {size}',),
+        commands.past(size),
+        (f'"size": {size}',),
     )
 
 

@@ -9,6 +9,8 @@ _SECURITY = "SECURITY.md"
 _ARGUMENT = "broker_common/privacy/ARGUMENT.md"
 # The deployment whose policy is assessed where no census home is named.
 USUAL = "TEST"
+# Stands for the folder of the home that is assessed: a path of one machine has no place in what is handed on.
+HOME = "CENSUS_HOME"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +24,6 @@ class Cited:
         return f"tripartite census policy show --home {self._home} --json"
 
     @property
-    def status(self) -> str:
-        return f"tripartite census status --home {self._home} --json"
-
-    @property
     def report(self) -> str:
         """What it says of the limit follows from the policy alone; what it says of people stays inside the agency."""
         return f"tripartite census status --home {self._home} --report --json"
@@ -34,10 +32,12 @@ class Cited:
     def keys(self) -> str:
         return f"tripartite keys list --home {self._home}"
 
-    @property
-    def export(self) -> str:
-        """The log, and its checkpoint, as an auditor gets them."""
-        return f"tripartite audit export --home {self._home} --to EXPORTS/census && cat EXPORTS/census/checkpoint"
+    def past(self, size: int, signature: str = "", key: str = "") -> str:
+        """The log as an auditor gets it, and how it stood with so many entries, however far it has grown."""
+        signed = f" --signature {shlex.quote(signature)} --key {shlex.quote(key)}" if signature else ""
+        exported = f"tripartite audit export --home {self._home} --to EXPORTS/census"
+        held = f"tripartite lab checkpoint EXPORTS/census --size {size}{signed} --json"
+        return f"{exported} && {held}"
 
     @property
     def _home(self) -> str:

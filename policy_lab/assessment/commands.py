@@ -1,4 +1,4 @@
-"""`lab assessment`."""
+"""`lab assessment`, and `lab checkpoint`, which checks what an assessment says of a log."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker_common.cli import Whole, emit, json_option, say
+from broker_common.cli import Progress, Whole, emit, json_option, say
 from broker_common.errors import InvalidRequestError
 from broker_common.language import LANGUAGES, phrase, said
 from broker_common.language import language as language_of
-from policy_lab.assessment import texts
+from policy_lab.assessment import cited, texts
 
 if TYPE_CHECKING:
     # What a command needs is imported when it runs (see PLC0415 in pyproject.toml): --help waits for none of it.
@@ -31,6 +31,8 @@ _OPTIONS = {"attacks_file": "--attacks", "names": "--attack"}
 _MOST_ROUNDS = 10_000
 # Of what an agency writes about its reasons.
 _MOST_CHARACTERS = 20_000
+# No log has more.
+_MOST_ENTRIES = 1 << 40
 
 
 @click.command()
@@ -128,12 +130,55 @@ def _write(document: Document, out: Path, language: str, paper: Paper) -> list[P
 
 
 def _command(given: Mapping[str, Any]) -> str:
-    """The command that makes the assessment again."""
-    words = ["tripartite", "lab", "assessment", "--out", str(given["out"])]
-    for option in ("home", "include", "reasons", "attacks_file", "names", "rounds"):
+    """The command that makes the assessment again. It names no folder of this machine."""
+    words = ["tripartite", "lab", "assessment", "--out", _handed_on(given["out"])]
+    words += [] if given["home"] is None else ["--home", cited.HOME]
+    for option in ("include", "reasons", "attacks_file", "names", "rounds"):
         value = given[option]
         for each in value if isinstance(value, tuple) else () if value is None else (value,):
-            words += [_OPTIONS.get(option, f"--{option}"), str(each)]
+            words += [_OPTIONS.get(option, f"--{option}"), _handed_on(each)]
     words += ["--without-attacks"] if given["without_attacks"] else []
     words += ["--language", given["language"], "--paper", given["paper"]]
     return shlex.join(words)
+
+
+def _handed_on(value: object) -> str:
+    """A path that says where something is on this machine is left with its name."""
+    if isinstance(value, Path) and (value.is_absolute() or ".." in value.parts):
+        return value.name
+    return str(value)
+
+
+@click.command()
+@click.argument("export", type=click.Path(path_type=Path, file_okay=False, exists=True))
+@click.option("--size", type=Whole(1, _MOST_ENTRIES), required=True, help=texts.SIZE_HELP)
+@click.option("--signature", metavar="TEXT", help=texts.SIGNATURE_HELP)
+@click.option("--key", metavar="TEXT", help=texts.KEY_HELP)
+@json_option
+@click.pass_context
+def checkpoint(
+    context: click.Context, export: Path, size: int, signature: str | None, key: str | None, as_json: bool
+) -> None:
+    """Check that a log still begins with what an assessment names, and say how it stood then.
+
+    EXPORT is the census agency's log, as 'audit export' writes it. What the assessment prints as the signature and the key of its
+    checkpoint is held against the first entries, however many have come since.
+    """
+    from policy_lab.assessment.past import read_past, verify_signed
+
+    if (signature is None) != (key is None):
+        raise click.UsageError(phrase(texts.WITH_KEY), context)
+    past = read_past(export, size, Progress(texts.CHECKING))
+    if signature is not None and key is not None:
+        verify_signed(past, signature, key)
+    found = {
+        "origin": past.checkpoint.origin,
+        "size": size,
+        "root": past.root,
+        "answers": past.answers,
+        "state": past.state,
+        "entries": past.entries,
+        "signed": key is not None,
+    }
+    words = texts.PAST_UNSIGNED if key is None else texts.PAST_SIGNED
+    emit(as_json, found, "\n".join((said(texts.PAST, **found | {"state": said(past.state)}), said(words))))

@@ -16,6 +16,8 @@ from broker_common.storage.registration import own_card
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted, parse_entry
 from broker_common.tlog.membership import log_of, peer_name
+from broker_common.tlog.note import ED25519, NoteVerifier, claimed_by, key_hash, parse_note, vkeys
+from broker_common.values import base64_text
 from census_node.opening import CensusHome
 from census_node.operator.policy_commands import policy_in_force
 from deploy.local import Plan
@@ -35,11 +37,12 @@ class Party:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """How far the log had come: the signed note, and the public key that it is checked with."""
+    """How far the log had come: a signature, and the public key that it is checked with."""
 
     origin: str
     size: int
-    note: str
+    root: str
+    signature: str
     key: str
 
 
@@ -47,7 +50,6 @@ class Checkpoint:
 class Log:
     """What the log of a census home says."""
 
-    home: Path
     release: str
     answers: int
     is_shut_down: bool
@@ -82,7 +84,7 @@ def read_home(home: Path) -> tuple[Policy, Log]:
     with opened.journal() as journal, journal.reading() as state:
         policy = policy_in_force(state)
         highest = max((each.max_belief for each in _adopted(journal)), key=Fraction)
-        return policy, _log(home, state, highest, journal.checkpoint(state.size), journal.now())
+        return policy, _log(state, highest, journal.checkpoint(state.size), journal.now())
 
 
 def _adopted(journal: Journal[CensusState]) -> Iterator[Policy]:
@@ -94,13 +96,11 @@ def _adopted(journal: Journal[CensusState]) -> Iterator[Policy]:
             yield parse_policy(event.document.encode())
 
 
-def _log(home: Path, state: CensusState, highest: str, note: str, now_ms: int) -> Log:
+def _log(state: CensusState, highest: str, note: str, now_ms: int) -> Log:
     own = own_card(state.membership)
     # A policy in force was adopted, by whose key the log says.
     assert state.adopted is not None  # noqa: S101 - see above
-    checkpoint = log_of(own, now_ms).verify_checkpoint(note)
     return Log(
-        home=home,
         release=state.release,
         answers=state.answers,
         is_shut_down=state.shut_down,
@@ -111,5 +111,16 @@ def _log(home: Path, state: CensusState, highest: str, note: str, now_ms: int) -
             Party(card.card.role, peer_name(card.card.identity), card.fingerprint)
             for card in (own, *(peer.card for peer in state.membership.everybody()))
         ),
-        checkpoint=Checkpoint(checkpoint.origin, checkpoint.size, note, log_of(own, now_ms).to_text()),
+        checkpoint=_checkpoint(log_of(own, now_ms), note),
+    )
+
+
+def _checkpoint(log: NoteVerifier, note: str) -> Checkpoint:
+    """The first signature, with its key: while a key is being replaced there are two, and either is enough."""
+    found = log.verify_checkpoint(note)
+    _, signatures = parse_note(note)
+    key, signature = claimed_by(log.name, ED25519, log.keys, signatures)[0]
+    signed = key_hash(log.name, ED25519, key) + signature
+    return Checkpoint(
+        found.origin, found.size, base64_text(found.root), base64_text(signed), vkeys(log.name, ED25519, (key,))
     )

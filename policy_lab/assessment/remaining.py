@@ -94,12 +94,11 @@ def checkpoint(facts: Facts, commands: Cited) -> Section:
             "checkpoint", title, [Caution(phrase("No census home was named, so that there is no log to refer to."))]
         )
     found = facts.log.checkpoint
-    lines = found.note.split("\n")
     rows: list[list[Cell]] = [
         [phrase("name of the log"), found.origin],
         [phrase("entries"), str(found.size)],
-        [phrase("hash of all of them"), lines[2]],
-        [phrase("signature"), next(line for line in lines[4:] if line)],
+        [phrase("hash of all of them"), found.root],
+        [phrase("signature"), found.signature],
         [phrase("public key that checks it"), found.key],
     ]
     return Section(
@@ -110,8 +109,8 @@ def checkpoint(facts: Facts, commands: Cited) -> Section:
                 phrase(
                     "This checkpoint names the log up to here, entry by entry: nobody can change an entry later, or leave one out, and still have a log that begins so."
                 ),
-                commands.export,
-                (found.origin, lines[2]),
+                commands.past(found.size, found.signature, found.key),
+                (f'"origin": "{found.origin}", "size": {found.size}, "root": "{found.root}"', '"signed": true'),
             ),
             Table(
                 "checkpoint",
@@ -121,7 +120,9 @@ def checkpoint(facts: Facts, commands: Cited) -> Section:
             ),
             Paragraph(
                 phrase(
-                    "A log that has grown since has another checkpoint; its first entries are those that are named here."
+                    "A log that has grown since has another checkpoint, with another hash and another signature. The command above still holds then: it exports the log, computes the hash of its first "
+                    "entries, and checks the signature of this table with the key of this table. Whoever has no access to the home is given the export, and begins at the second half of the command. "
+                    "Whether everything that was added since keeps the rules is for an auditor to say: 'tripartite audit replay'."
                 )
             ),
         ],

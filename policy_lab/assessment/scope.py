@@ -58,6 +58,7 @@ def scope(facts: Facts, commands: Cited) -> Section:
                     "run in the folder of this version's source, the others where the program is installed; EXPORTS is a new folder."
                 )
             ),
+            *_placeholder(facts.log),
         ],
     )
 
@@ -69,12 +70,26 @@ def _of_home(log: Log | None, commands: Cited) -> list[Block]:
     return [
         Claim(
             phrase(
-                "By the census agency's log the service {state}. Answers charged so far: {answers}.",
+                "By the first {size} entries of the census agency's log the service {state}. Answers charged so far: {answers}.",
+                size=log.checkpoint.size,
                 state=state,
                 answers=log.answers,
             ),
-            commands.status,
-            (f'"state": "{"shutdown" if log.is_shut_down else "serving"}"', f'"answers": {log.answers}'),
+            commands.past(log.checkpoint.size),
+            (f'"answers": {log.answers}, "state": "{"shutdown" if log.is_shut_down else "serving"}"',),
+        )
+    ]
+
+
+def _placeholder(log: Log | None) -> list[Block]:
+    if log is None:
+        return []
+    return [
+        Paragraph(
+            phrase(
+                "CENSUS_HOME stands for the folder of the census agency's home: put its path there. What such a command shows of the policy, of the limit and of the parties is "
+                "what is in force when it is run; if that was changed since, the log says when."
+            )
         )
     ]
 

@@ -13,6 +13,15 @@ ATTACK_HELP = "Make this attack only; may be given more than once. Otherwise all
 ROUNDS_HELP = "How often each attack is made; usually what takes half a minute."
 PAPER_HELP = "The paper of the PDF."
 
+SIZE_HELP = "How many entries the assessment names."
+SIGNATURE_HELP = "The signature that the assessment names; with --key."
+KEY_HELP = "The key that the assessment names; with --signature."
+CHECKING = "Reading the log"
+WITH_KEY = "Give --signature and --key together."
+PAST = "After {size} entries the log of {origin} had this hash:\n  {root}\nAnswers charged so far: {answers}. State: {state}. Entries now: {entries}."
+PAST_SIGNED = "The signature holds: this key has signed that the log begins with these entries."
+PAST_UNSIGNED = "No signature was checked: --signature and --key have it checked."
+
 WRITTEN = "The assessment is in {folder}:\n{files}"
 ONE_OF = "Give one of --attacks, --without-attacks, and --attack with --rounds."
 REASONS_EMPTY = "holds no text"

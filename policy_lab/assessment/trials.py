@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 
 from broker_common.errors import InvalidRequestError
-from broker_common.language import phrase
+from broker_common.language import joined, phrase, translated
 from broker_common.query.dictionary import nearest
 from deploy.attacks.arena import Accounting, Say, Wish
 from deploy.attacks.catalogue import ATTACKS
@@ -73,12 +74,19 @@ class Attacked:
 
     attacks: tuple[_Attack, ...]
     commands: tuple[str, ...]
+    accounting: Accounting
+    # Of each attack; None: as many as usual.
+    rounds: int | None
     # Where they were read; empty if they were made now.
     file: str = ""
 
     @property
     def held(self) -> int:
         return sum(attack.held for attack in self.attacks)
+
+    @property
+    def names(self) -> set[str]:
+        return {attack.attack for attack in self.attacks}
 
 
 def read_attacks(file: Path, accounting: Accounting) -> Attacked:
@@ -107,7 +115,7 @@ def read_attacks(file: Path, accounting: Accounting) -> Attacked:
     commands = tuple(
         _command(attack.attack, Wish(None, made.population, made.seed, accounting), made.rounds) for attack in attacks
     )
-    return Attacked(attacks, commands, str(file))
+    return Attacked(attacks, commands, accounting, made.rounds, file.name)
 
 
 _NOT_PRINTED = phrase("is not what 'tripartite attack NAME --json' prints")
@@ -146,7 +154,8 @@ def make_attacks(names: Sequence[str], accounting: Accounting, rounds: int | Non
     wish = Wish(None, _POPULATION, _SEED, accounting)
     reports = [asyncio.run(run(name, rounds, wish, say)) for name in names] if names else run_all(rounds, wish, say)
     found = msgspec.convert([report.as_json() for report in reports], list[_Attack])
-    return Attacked(tuple(found), tuple(_command(each.attack, wish, rounds) for each in found))
+    commands = tuple(_command(each.attack, wish, rounds) for each in found)
+    return Attacked(tuple(found), commands, accounting, rounds)
 
 
 def verdict(attacked: Attacked | None) -> list[Block]:
@@ -164,12 +173,15 @@ def verdict(attacked: Attacked | None) -> list[Block]:
                 )
             ),
             *_read(attacked),
+            *_left_out(attacked),
         ]
     return [
+        *_left_out(attacked),
         Paragraph(
             phrase(
-                "Attacks made on a live test deployment: {tried}. No promise was broken. Each stands in its section, with its command.",
-                tried=tried,
+                "Attacks made on a live test deployment: {tried} of {all}. None of these broke a promise. Each stands in its section, with its command.",
+                tried=len(attacked.names),
+                all=len(ATTACKS),
             )
         ),
         *_read(attacked),
@@ -190,6 +202,41 @@ def _read(attacked: Attacked) -> list[Block]:
     ]
 
 
+def _left_out(attacked: Attacked) -> list[Block]:
+    """Which attacks were not made, and which less often than usual."""
+    made = attacked.names
+    missing = [name for name in ATTACKS if name not in made]
+    idle = [name for name in missing if ATTACKS[name].per_person and attacked.accounting == "strict"]
+    chosen = [name for name in missing if name not in idle]
+    shorter = [name for name in ATTACKS if name in made and (attacked.rounds or math.inf) < ATTACKS[name].rounds]
+    blocks: list[Block] = []
+    if chosen:
+        words = phrase(
+            "Only some of the attacks were made, as somebody chose: {tried} of {all}. Not made: {names}. 'tripartite attack all' makes all of them.",
+            tried=len(made),
+            all=len(ATTACKS),
+            names=joined(", ", [_typed(name) for name in chosen]),
+        )
+        blocks.append(Caution(words))
+    if shorter:
+        usual = [
+            phrase("{name} (otherwise {usual})", name=_typed(name), usual=ATTACKS[name].rounds) for name in shorter
+        ]
+        words = phrase(
+            "Attacks were made in fewer rounds than usual, and find less in them. Rounds: {rounds}. Attacks: {names}.",
+            rounds=attacked.rounds,
+            names=joined(", ", usual),
+        )
+        blocks.append(Caution(words))
+    if idle:
+        words = phrase(
+            "Not made, because nobody has a budget of their own under strict accounting: {names}.",
+            names=joined(", ", [_typed(name) for name in idle]),
+        )
+        blocks.append(Paragraph(words))
+    return blocks
+
+
 _NONE = phrase(
     "No attack was made for this assessment. 'tripartite attack all' makes all of them on a test deployment."
 )
@@ -207,11 +254,12 @@ def attacks(attacked: Attacked | None) -> Section:
             Paragraph(
                 phrase(
                     "Each attack ran against real nodes with made-up people. A comparison that chance has a part in accuses a deployment that keeps its promises at most "
-                    "once in {often} times. Noise is drawn anew at each run: what is reproduced is the verdict, not the figures.",
+                    "once in {often:,} times. Noise is drawn anew at each run: what is reproduced is the verdict, not the figures.",
                     often=round(1 / FALSE_ALARM),
                 )
             ),
             *_read(attacked),
+            *_left_out(attacked),
             Table(
                 "attacks",
                 phrase("Attacks and verdicts"),
@@ -226,7 +274,7 @@ def attacks(attacked: Attacked | None) -> Section:
                 ),
                 [
                     (
-                        attack.attack,
+                        _typed(attack.attack),
                         phrase(_SAID[attack.attack][0]),
                         phrase(_SAID[attack.attack][1]),
                         attack.answers,
@@ -246,11 +294,17 @@ def attacks(attacked: Attacked | None) -> Section:
     )
 
 
+def _typed(name: str) -> str:
+    """The name of a command, which no language translates."""
+    return translated(name, {})
+
+
 def _claim(attack: _Attack, command: str) -> Claim:
+    name = _typed(attack.attack)
     words = (
-        phrase("The attack '{name}' was made, and the promise held.", name=attack.attack)
+        phrase("The attack '{name}' was made, and the promise held.", name=name)
         if attack.held
-        else phrase("The attack '{name}' was made, and THE PROMISE DID NOT HOLD.", name=attack.attack)
+        else phrase("The attack '{name}' was made, and THE PROMISE DID NOT HOLD.", name=name)
     )
     return Claim(words, command, (f'"held": {str(attack.held).lower()}',))
 

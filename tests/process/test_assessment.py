@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -27,6 +28,10 @@ def assessed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Deployment, Outc
     with deployment.nodes():
         deployment.ask("age >= 65")
         deployment.wait_until_closed()
+    # As it was when it was assessed: it grows in one of the tests.
+    (folder / "status.json").write_text(json.dumps(deployment.json("census", "status")), "utf-8")
+    # What the document calls the home: its commands are run beside it.
+    (folder / "CENSUS_HOME").symlink_to(deployment.home("census"))
     words = ("--out", folder / "out", "--home", deployment.home("census"), "--attack", "average", "--rounds", "1")
     return deployment, run_here("lab", "assessment", *words, "--json"), folder
 
@@ -87,28 +92,65 @@ def output_of(command: str, folder: Path) -> str:
 
 def test_the_answer_and_the_log_are_in_it(assessed: tuple[Deployment, Outcome, Path]) -> None:
     """What it says of the deployment is what the deployment says of itself."""
-    deployment, outcome, _ = assessed
-    status = deployment.json("census", "status")
+    _, outcome, folder = assessed
+    status = json.loads((folder / "status.json").read_text("utf-8"))
     words = " ".join(claim["words"] for claim in claims(outcome.result))
     assert f"Answers charged so far: {status['answers']}." in words
     assert f"with {status['log_size']} entries" in words
+    first = json.dumps(outcome.result["sections"][0])
+    assert "1 of 13. Not made: neighbour, tracker," in first
+    assert "Rounds: 1. Attacks: average (otherwise 15)." in first
 
 
 def test_nothing_of_it_depends_on_who_was_in_a_sample(assessed: tuple[Deployment, Outcome, Path]) -> None:
     """Figures about people are for the agency's staff: how many were charged stands nowhere in what is handed on."""
-    deployment, outcome, _ = assessed
-    charged = deployment.json("census", "status")["people_charged"]
+    _, outcome, folder = assessed
+    charged = json.loads((folder / "status.json").read_text("utf-8"))["people_charged"]
     assert charged > 100
     assert str(charged) not in outcome.stdout
+
+
+def test_no_path_of_this_machine_is_handed_on(assessed: tuple[Deployment, Outcome, Path]) -> None:
+    """Commands name the home by a word that the document explains once."""
+    _, outcome, folder = assessed
+    handed_on = {key: value for key, value in outcome.result.items() if key != "files"}
+    assert str(folder) not in json.dumps(handed_on)
+    assert outcome.stdout.count("CENSUS_HOME stands for the folder") == 1
+
+
+def test_a_log_that_has_grown_is_held_against_the_assessment(assessed: tuple[Deployment, Outcome, Path]) -> None:
+    """What is said of the log is reproduced after more questions; another past, or another key, is found out."""
+    deployment, outcome, folder = assessed
+    shown = [claim for claim in claims(outcome.result) if "lab checkpoint" in claim["command"]]
+    assert len(shown) == 3
+    size = json.loads((folder / "status.json").read_text("utf-8"))["log_size"]
+    with deployment.nodes():
+        deployment.ask("age >= 50")
+        deployment.wait_until_closed()
+    assert deployment.json("census", "status")["log_size"] > size
+    for claim in shown:
+        output = output_of(claim["command"], folder)
+        assert all(figure in output for figure in claim["shows"]), claim
+        assert json.loads(output.splitlines()[-1])["entries"] > size
+    signed = shlex.split(shown[-1]["command"].partition("&&")[2])[1:]
+    assert "--signature" in signed
+    longer = [str(size + 1) if word == str(size) else word for word in signed]
+    assert run_here(*in_folder(longer, folder)).error["code"] == "INVALID_VALUE"
+    forged = [word[:-5] + ("A" if word[-5] != "A" else "B") + word[-4:] if "+" in word else word for word in signed]
+    assert run_here(*in_folder(forged, folder)).error["code"] == "INVALID_VALUE"
+
+
+def in_folder(words: Sequence[str], folder: Path) -> list[str]:
+    """The same, from anywhere."""
+    return [str(folder / word) if word.startswith("EXPORTS") else word for word in words]
 
 
 def test_the_command_of_the_document_makes_it_again(assessed: tuple[Deployment, Outcome, Path]) -> None:
     """It names every option that matters."""
     _, outcome, folder = assessed
-    words = shlex.split(outcome.result["command"])
-    assert words[:3] == ["tripartite", "lab", "assessment"]
-    again = run_here(*words[1:], "--json")
-    assert [section["key"] for section in again.result["sections"]] == [
+    assert outcome.result["command"].startswith("tripartite lab assessment ")
+    again = json.loads(output_of(f"{outcome.result['command']} --json", folder))
+    assert [section["key"] for section in again["sections"]] == [
         section["key"] for section in outcome.result["sections"]
     ]
     assert (folder / "out/fr/report.pdf").is_file()

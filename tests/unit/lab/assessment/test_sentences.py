@@ -18,12 +18,13 @@ from fakes.lab_document import HARMFUL, beyond_margins, document, sentences_of_p
 from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.language import LANGUAGES, language
 from broker_common.privacy.policy import Policy
+from deploy.attacks.catalogue import ATTACKS as ALL
 from policy_lab.assessment.alternatives import read_included
 from policy_lab.assessment.assessment import make_assessment
 from policy_lab.assessment.facts import Checkpoint, Facts, Log, Party, usual_policy
 from policy_lab.assessment.trials import read_attacks
 from policy_lab.document import page, pdf, said, stored
-from policy_lab.document.model import Caution, Claim, Document, Section, Table
+from policy_lab.document.model import Caution, Claim, Document, Paragraph, Section, Table
 from policy_lab.standing import Standing
 
 ROOT = Path(__file__).parents[4]
@@ -47,9 +48,7 @@ HELD = ATTACKS % (("true",) * 3)
 def log_of(policy: Policy, highest: str = "") -> Log:
     """A log that says little."""
     key = "census.example+1+AAAA"
-    note = f"census.example\n7\n{'A' * 43}=\n\n— census.example {'B' * 90}\n"
     return Log(
-        home=Path("homes/the census"),
         release="2011",
         answers=3,
         is_shut_down=False,
@@ -57,7 +56,7 @@ def log_of(policy: Policy, highest: str = "") -> Log:
         policy_key="cd" * 8,
         highest_belief=highest or policy.max_belief,
         parties=(Party("census", "census-agency", "01" * 32), Party("researcher", "researcher-1", "02" * 32)),
-        checkpoint=Checkpoint("census.example", 7, note, key),
+        checkpoint=Checkpoint("census.example", 7, f"{'A' * 43}=", "B" * 90, key),
     )
 
 
@@ -107,7 +106,7 @@ def test_every_policy_is_assessed_in_both_languages(policy: Policy, code: str) -
         english = list(texts_of(said.document(shown, language("en"), lambda _plot: {})))
         # Names, numbers and commands are the same in both.
         same = {one for one, other in zip(english, texts, strict=True) if one == other and " " in one}
-        assert {text for text in same if re.search("[a-z]", text)} <= {log_of(policy).checkpoint.note.splitlines()[4]}
+        assert {text for text in same if re.search("[a-z]", text)} == set()
 
 
 @pytest.mark.parametrize("code", LANGUAGES)
@@ -188,7 +187,7 @@ def attacks_file(folder: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("held", "first"), [("true", "No promise was broken"), ("false", "Attacks that broke a promise: 1 of 2")]
+    ("held", "first"), [("true", "None of these broke a promise"), ("false", "Attacks that broke a promise: 1 of 2")]
 )
 def test_a_broken_promise_stands_on_the_first_page(tmp_path: Path, held: str, first: str) -> None:
     """Verdicts are shown as they were, and the first page says the worst of them."""
@@ -201,6 +200,51 @@ def test_a_broken_promise_stands_on_the_first_page(tmp_path: Path, held: str, fi
     (table,) = (block for block in section.blocks if isinstance(block, Table))
     assert [(row[0], row[3], row[4], row[5]) for row in table.rows] == [("race", 60, 1, None), ("average", 15, 2, 0.25)]
     assert [row[6] for row in table.rows] == ["kept", "kept" if held == "true" else "BROKEN"]
+
+
+@pytest.mark.parametrize("key", ["summary", "attacks"])
+def test_attacks_that_were_not_made_are_named(tmp_path: Path, key: str) -> None:
+    """A chosen few, or a few rounds, are said as strongly as no attack at all, wherever their verdict is said."""
+    file = attacks_file(tmp_path, HELD.replace('"rounds": null', '"rounds": 16'))
+    shown = make_assessment(Facts(usual_policy(), MADE_MS), [], read_attacks(file, "per_person"), "x")
+    (section,) = (section for section in shown.sections if section.key == key)
+    cautions = " ".join(block.words for block in section.blocks if isinstance(block, Caution))
+    assert "Only some of the attacks were made, as somebody chose: 2 of 13. Not made: neighbour, tracker," in cautions
+    assert "Rounds: 16. Attacks: race (otherwise 60)." in cautions
+
+
+def test_attacks_without_an_object_are_no_choice(tmp_path: Path) -> None:
+    """Under strict accounting two attacks have none; those that were made in full are called chosen by nobody."""
+    made = [name for name in ALL if name not in {"cards", "household"}]
+    one = '{"attack": "%s", "held": true, "answers": 6, "findings": [{"held": true}]}'
+    found = HELD[: HELD.index('"attacks": [')].replace("per_person", "strict")
+    file = attacks_file(tmp_path, f'{found}"attacks": [{", ".join(one % name for name in made)}]}}')
+    policy = POLICIES["strict"]
+    first = make_assessment(Facts(policy, MADE_MS), [], read_attacks(file, "strict"), "x").sections[0]
+    words = [block.words for block in first.blocks if isinstance(block, Paragraph | Caution)]
+    assert not any("as somebody chose" in each or "fewer rounds" in each for each in words)
+    assert any("strict accounting: cards, household." in each for each in words)
+    assert any("11 of 13" in each for each in words)
+
+
+@pytest.mark.parametrize(
+    ("code", "often"), [("en", "once in 1,000,000 times"), ("fr", "une fois sur 1\u00a0000\u00a0000")]
+)
+def test_long_numbers_have_their_groups(tmp_path: Path, code: str, often: str) -> None:
+    """In sentences as in tables."""
+    attacked = read_attacks(attacks_file(tmp_path, HELD), "per_person")
+    assessed = make_assessment(Facts(usual_policy(), MADE_MS), [], attacked, "x")
+    assert often in " ".join(texts_of(said.document(assessed, language(code), lambda _plot: {})))
+
+
+def test_names_of_attacks_stay_as_they_are_typed(tmp_path: Path) -> None:
+    """'average' is the name of a command, in French as well; so is 'household'."""
+    attacked = read_attacks(attacks_file(tmp_path, HELD.replace('"race"', '"household"')), "per_person")
+    assessed = make_assessment(Facts(usual_policy(), MADE_MS), [], attacked, "x")
+    french = list(texts_of(said.document(assessed, language("fr"), lambda _plot: {})))
+    for name in ("household", "average"):
+        assert name in french
+        assert any(f"«\u00a0{name}\u00a0»" in text for text in french)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +299,7 @@ def test_attacks_of_a_file_are_said_to_be_read(tmp_path: Path) -> None:
     for key in ("summary", "attacks"):
         (section,) = (section for section in shown.sections if section.key == key)
         cautions = [block.words for block in section.blocks if isinstance(block, Caution)]
-        assert any(f"read from {file}" in words for words in cautions)
+        assert any("read from attacks.json" in words for words in cautions)
 
 
 def test_internal_results_are_never_included(tmp_path: Path) -> None:
