@@ -133,11 +133,12 @@ def table(
         as_published=as_published,
     )
     cells = cells_of(question, file, Progress(texts.READING), is_release=is_release)
-    if cells.clamped:
-        say(said(texts.CUT_SAID, n=cells.clamped))
     if is_release:
         _tell(as_json, _released(question, cells, grid), out, None)
         return
+    if cells.clamped:
+        # Exact, so of an evaluation only.
+        say(said(texts.CUT_SAID, n=cells.clamped))
     from policy_lab.tables.report import evaluated, replicates_csv
 
     document, drawn = evaluated(question, cells)

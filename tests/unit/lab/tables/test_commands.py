@@ -288,6 +288,24 @@ def test_values_beyond_the_bounds_are_cut_and_counted(farms: Path) -> None:
     assert table(document, "sensitivities-total")["Exact"] == [1000, 500, 1150, 150]
 
 
+@pytest.mark.parametrize("statistic", ["average", "total"])
+def test_a_release_says_nothing_exact_anywhere(farms: Path, statistic: str) -> None:
+    """Not on standard error either: two files of which different numbers of values are cut differ in their answers alone."""
+
+    def heard() -> tuple[dict[str, Any], str]:
+        outcome = run(farms, *FARMS, "--statistic", statistic, "--bounds", "60:500", "--release", "--json")
+        document = json.loads(outcome.stdout)
+        assert table(document, "answers")
+        for section in document["sections"]:
+            section["blocks"] = [block for block in section["blocks"] if block.get("key") != "answers"]
+        return document, outcome.stderr
+
+    first = heard()
+    farms.write_text(farms.read_text().replace(",1000", ",400").replace(",80", ",81"))
+    assert heard() == first
+    assert first[1] == ""
+
+
 def test_a_bootstrap_release_does_not_print_its_own_epsilon(tmp_path: Path) -> None:
     """A whole scale lowers it by a little, and by how much tells the scale, which is a value of the data."""
     farms = write_farms(tmp_path / "farms.csv")
