@@ -152,6 +152,17 @@ def _cap(facts: Facts) -> int:
 
 def _included(number: int, document: Document) -> Iterator[Block]:
     """What was evaluated, and why it was not chosen."""
+    if document.is_release:
+        # No claim: nobody is asked to repeat a command that spends epsilon.
+        yield Caution(
+            phrase(
+                "Annex {number} shows a table that was released: {title}. {mark} Its command does not reproduce it: it draws new noise and spends epsilon a second time.",
+                number=number,
+                title=document.title,
+                mark=document.standing.mark,
+            )
+        )
+        return
     yield Claim(
         phrase(
             "Annex {number} shows an evaluation: {title}. {mark}",

@@ -144,10 +144,12 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A whole document; `command` makes it again."""
+    """A whole document; `command` makes it again, or another one where noise is never drawn twice."""
 
     key: str
     title: str
     standing: Standing
     command: str
     sections: Sequence[Section]
+    # A release: its command draws new noise, and spends epsilon anew.
+    is_release: bool = False

@@ -53,7 +53,7 @@ def document(document: Document, t: Language, draw: Draw) -> dict[str, Any]:
         "mark": t(document.standing.mark),
         "mark_head": t(texts.MARK),
         "is_internal": document.standing is Standing.INTERNAL,
-        "command_head": t(texts.REPRODUCE_DOCUMENT),
+        "command_head": t(texts.ASKED_WITH if document.is_release else texts.REPRODUCE_DOCUMENT),
         "command": document.command,
         "contents": t(texts.CONTENTS),
         "page": t(texts.PAGE, page="{page}", pages="{pages}"),

@@ -135,6 +135,7 @@ def _read(value: Mapping[str, Any]) -> Document:
         standing=Standing(value["standing"]),
         command=value["command"],
         sections=built(value["sections"]),
+        is_release=bool(value["is_release"]),
     )
     # What cannot be shown is none of our documents either.
     said.document(_with_texts(found), language("en"), lambda _plot: {})

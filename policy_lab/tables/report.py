@@ -14,6 +14,7 @@ from policy_lab.document.as_csv import as_csv
 from policy_lab.document.model import (
     Axis,
     Block,
+    Caution,
     Cell,
     Document,
     Line,
@@ -66,12 +67,12 @@ def released_report(question: Question, release: Release, cells: Cells) -> Docum
     if question.rule == "laplace":
         blocks.append(_released_scales(release))
     sections = [
-        Section("asked", texts.ASKED, [settings]),
+        Section("asked", texts.ASKED, [Caution(phrase(texts.NOT_AGAIN)), settings]),
         released_promise(release),
         Section("answers", texts.ANSWERS, blocks),
         _sources(question, is_release=True),
     ]
-    return _document(question, sections)
+    return _document(question, sections, is_release=True)
 
 
 def replicates_csv(question: Question, cells: Cells, drawn: NDArray[np.float64]) -> bytes:
@@ -80,8 +81,9 @@ def replicates_csv(question: Question, cells: Cells, drawn: NDArray[np.float64])
     return as_csv(question.standing, heads, drawn.tolist())
 
 
-def _document(question: Question, sections: Sequence[Section]) -> Document:
-    return Document(_KEY, texts.TITLES[question.statistic], question.standing, question.command, sections)
+def _document(question: Question, sections: Sequence[Section], *, is_release: bool = False) -> Document:
+    title = texts.TITLES[question.statistic]
+    return Document(_KEY, title, question.standing, question.command, sections, is_release)
 
 
 def _asked(question: Question, cells: Cells) -> Section:

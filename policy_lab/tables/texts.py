@@ -158,6 +158,7 @@ SAME_NOISE = "The same seed, or the same uniform number, gives two versions of a
 BY_HAND = "The noise was made from a uniform number that is given above. Anybody who knows that number takes the noise away. Two answers made with the same number at different epsilons give the exact value even to somebody who does not know it. This page shows exact figures as well, so the page itself keeps no promise."
 FOR_RELEASE = "The noise comes from the product's exact sampler of whole numbers and the operating system's randomness. Nobody can draw it again. Values were rounded to the grid before they were counted."
 HANDED_ON = "The mark on this page stays until the holder of the data decides to hand the table on, and writes down what epsilon that cost."
+NOT_AGAIN = "Do not repeat the command to have this table again: it draws new noise, makes another table and spends epsilon a second time. Keep this one."
 REFUSAL = "Refused cells: {n}. A cell of one or two members is refused, and the refusal itself tells something: the cell is not empty, and it is small. The promise does not cover that."
 REFUSAL_CERTAIN = "Epsilon does not hold for whether a cell is refused: no noise decides that. Somebody who knows all other rows can learn from it with certainty whether a row is there."
 REFUSAL_EMPTY = "An average of nobody is refused as well."

@@ -20,8 +20,11 @@ from fakes.lab_data import EXPENDITURE, rice_farms
 
 from broker_common.cli import main
 from broker_common.errors import BrokerError
+from policy_lab.assessment.alternatives import alternatives
+from policy_lab.assessment.facts import Facts, usual_policy
 from policy_lab.cli import lab
 from policy_lab.document import as_json
+from policy_lab.document.model import Block, Claim
 from policy_lab.document.stored import read
 
 # Cells in the order of the published table: Mixed, Owner, Share by High, Both, Trad.
@@ -304,6 +307,30 @@ def test_a_release_says_nothing_exact_anywhere(farms: Path, statistic: str) -> N
     farms.write_text(farms.read_text().replace(",1000", ",400").replace(",80", ",81"))
     assert heard() == first
     assert first[1] == ""
+
+
+def assessed(folder: Path) -> Sequence[Block]:
+    """What an assessment says when it includes the folder."""
+    return alternatives(Facts(usual_policy(), 0, None, ()), [read(folder)]).blocks
+
+
+def test_a_release_is_not_made_again(farms: Path, tmp_path: Path) -> None:
+    """Its command draws new noise and spends epsilon anew: every form says so, and an assessment asks nobody to repeat it."""
+    words = [*FARMS, "--bounds", "0:2000", "--standing", "synthetic"]
+    shown = {}
+    for option in ("--release", "--seed=1"):
+        out = tmp_path / option
+        assert run(farms, *words, option, "--out", str(out)).exit_code == 0
+        shown[option] = [run(farms, *words, option).stdout, (out / "report.html").read_text()]
+        commands = [block.command for block in assessed(out) if isinstance(block, Claim)]
+        assert any("lab table" in command for command in commands) is (option != "--release")
+    for text in shown["--release"]:
+        assert "This document was asked for with" in text
+        assert "Do not repeat the command" in text
+        assert "made again" not in text
+    for text in shown["--seed=1"]:
+        assert "This document is made again with" in text
+        assert "spends epsilon a second time" not in text
 
 
 def test_a_bootstrap_release_does_not_print_its_own_epsilon(tmp_path: Path) -> None:
