@@ -36,6 +36,8 @@ _MOST_SEED = 2**31 - 1
 # An exact fraction with a larger exponent would be slow, and no figure has one.
 _LARGEST_EXPONENT = 100
 _REPLICATES_FILE = "replicates.csv"
+# What an evaluation as published is of.
+_PUBLISHED = {"rule": "bootstrap", "statistic": "total"}
 # Options that mean something in an evaluation only.
 _EVALUATING = ("seed", "repetitions", "samples", "uniform", "as_published")
 
@@ -54,7 +56,7 @@ _EVALUATING = ("seed", "repetitions", "samples", "uniform", "as_published")
     "--method", type=click.Choice(_METHODS), default="one-sensitivity", show_default=True, help=texts.METHOD_HELP
 )
 @click.option("--bounds", metavar="LOW:HIGH", help=texts.BOUNDS_HELP)
-@click.option("--epsilon", metavar="NUMBER", required=True, help=texts.EPSILON_HELP)
+@click.option("--epsilon", metavar="NUMBER", help=texts.EPSILON_HELP)
 @click.option("--seed", type=Whole(0, _MOST_SEED), default=1, show_default=True, help=texts.SEED_HELP)
 @click.option(
     "--replicates",
@@ -88,7 +90,7 @@ def table(
     rule: str,
     method: str,
     bounds: str | None,
-    epsilon: str,
+    epsilon: str | None,
     seed: int,
     repetitions: int,
     samples: int,
@@ -105,7 +107,11 @@ def table(
     FILE is CSV with names in its first line, or Parquet. --rows and --columns make a table, one of them a list, none of them a single
     figure. Without --release this is an evaluation: exact figures stand beside noisy ones, and nothing of it may be handed on.
     """
+    if as_published:
+        rule, statistic = _implied(context)
     _verify_together(context)
+    if epsilon is None:
+        raise click.MissingParameter(ctx=context, param=_named(context, "epsilon"))
     # Imported here: they bring the array library along.
     from policy_lab.mechanisms.limits import checked_bounds, checked_epsilon
     from policy_lab.tables.loading import cells_of
@@ -145,6 +151,21 @@ def table(
     _tell(as_json, document, out, replicates_csv(question, cells, drawn))
 
 
+def _implied(context: click.Context) -> tuple[str, str]:
+    """The rule and the statistic that were published, where nothing else was typed.
+
+    Raises:
+        UsageError: something else was, or what nobody can guess is missing. The error has the whole command.
+    """
+    given, typed = context.params, {option.name for option in _options(context)}
+    for name, published in _PUBLISHED.items():
+        if name not in typed:
+            given[name] = published
+    if given["value"] == "" or given["epsilon"] is None or any(given[name] != _PUBLISHED[name] for name in _PUBLISHED):
+        raise click.UsageError(phrase(texts.AS_PUBLISHED), context)
+    return given["rule"], given["statistic"]
+
+
 def _verify_together(context: click.Context) -> None:
     """Options that contradict each other are a wrong command line."""
     given = context.params
@@ -157,7 +178,6 @@ def _verify_together(context: click.Context) -> None:
         texts.COUNTS_HAVE_NO_BOUNDS: is_count and has_bounds,
         texts.COUNTS_HAVE_NO_GRID: is_count and given["grid"] is not None,
         texts.PUBLIC_COUNTS: is_count and given["method"] == "public-membership",
-        texts.ONLY_TOTALS: given["as_published"] and (given["rule"], given["statistic"]) != ("bootstrap", "total"),
         texts.BOTH_NOISES: given["as_published"] and given["uniform"] is not None,
         texts.ONLY_FOR_RELEASE: not is_release and given["grid"] is not None,
         texts.SAME_COLUMN: bool(given["rows"]) and given["rows"] == given["columns"],
@@ -176,6 +196,10 @@ def _options(context: click.Context) -> Iterator[click.Parameter]:
     for parameter in context.command.params:
         if parameter.name and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
             yield parameter
+
+
+def _named(context: click.Context, name: str) -> click.Parameter:
+    return next(each for each in context.command.params if each.name == name)
 
 
 def _command(context: click.Context) -> str:

@@ -430,7 +430,6 @@ def test_a_column_of_identifiers_makes_no_table(tmp_path: Path) -> None:
         (["--bounds", "0:1"], "A count has no --bounds"),
         (["--statistic", "total", "--value", "rice"], "needs --bounds"),
         (["--method", "public-membership"], "takes the counts as public"),
-        (["--as-published"], "--as-published needs"),
         (["--statistic", "total", "--value", "rice", "--bounds", "0:9", "--grid", "1"], "--grid needs --release"),
         (["--grid", "1", "--release"], "A count has no --grid"),
         (["--rows", "kind", "--columns", "kind"], "must name different columns"),
@@ -446,6 +445,42 @@ def test_options_that_contradict_each_other_are_a_wrong_command(
     outcome = run(farms, "--epsilon", "1", *words)
     assert outcome.exit_code == 2
     assert problem in outcome.output
+
+
+def test_epsilon_is_nothing_that_anybody_guesses(farms: Path) -> None:
+    """As any option that must be given."""
+    outcome = run(farms, "--rows", "kind")
+    assert (outcome.exit_code, "Missing option '--epsilon'" in outcome.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--epsilon", "1"],
+        ["--value", "rice"],
+        ["--value", "rice", "--epsilon", "1", "--rule", "laplace", "--bounds", "0:9"],
+        ["--value", "rice", "--epsilon", "1", "--statistic", "average"],
+        ["--epsilon", "1", "--statistic", "count"],
+    ],
+)
+def test_as_published_says_its_whole_command_at_once(farms: Path, words: Sequence[str]) -> None:
+    """Whatever is missing or does not fit, and before anything else."""
+    outcome = run(farms, "--as-published", *words)
+    assert outcome.exit_code == 2
+    whole = "tripartite lab table RiceFarms.csv --as-published --rows status --columns varieties --value noutput --epsilon 1"
+    assert whole in outcome.output
+
+
+def test_as_published_implies_its_rule_and_statistic(farms: Path) -> None:
+    """The same document, and its command makes it again."""
+    columns = ["--rows", "status", "--columns", "kind", "--value", "rice", "--epsilon", "1", "--samples", "1000"]
+    short = told(farms, *columns, "--as-published")
+    whole = told(farms, *columns, "--as-published", "--rule", "bootstrap", "--statistic", "total")
+    assert short["sections"] == whole["sections"]
+    assert "--rule" not in short["command"]
+    again = CliRunner().invoke(lab, [*split(short["command"])[2:], "--json"])
+    assert json.loads(again.stdout) == short
 
 
 def test_the_published_method_is_never_released(farms: Path) -> None:
