@@ -69,7 +69,10 @@ def _evaluate(run_file: Path, as_json: bool, out: Path | None, processes: int, *
         # A folder that is no good is found before the work of minutes.
         make_private_folder(out)
     command = shlex.join(["tripartite", "lab", "evaluate", str(run_file)])
+    command = shlex.join(["tripartite", "lab", "evaluate", *(["--check"] if check else []), str(run_file)])
     if run.profile:
+        if check:
+            raise click.UsageError(phrase(texts.CHECK_AND_PROFILE), click.get_current_context())
         _tell(as_json, _as_published(run, command), out, {}, with_pdf=with_pdf)
         return
     from policy_lab.evaluate.data import read_data

@@ -21,6 +21,9 @@ EXAMPLE_ALONE = "--example is given alone."
 PDF_NEEDS_OUT = "--pdf needs --out."
 FOREIGN_PARTS = "is not a folder of finished parts that this command made"
 FOREIGN_PARTS_REMEDY = "Nothing was changed there. Move it away, or give --out a folder that is not there yet."
+CHECK_AND_PROFILE = (
+    "--check is for mechanisms of your own: a profile has its methods, and its report says what they promise."
+)
 CHECK_AND_OUT = "--check cannot be combined with --out: it writes nothing."
 
 # --- names ---------------------------------------------------------------------------------------------------------

@@ -116,6 +116,7 @@ def test_a_check_draws_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert done.exit_code == 0, done.output
     shown = json.loads(done.stdout)
     assert [section["key"] for section in shown["sections"]] == ["evaluated", "promises"]
+    assert shown["command"] == "tripartite lab evaluate --check run.yaml"
     assert "12 parts: 3 mechanisms, 2 epsilons, 2 repetitions; 90 cells" in done.stdout
 
 
@@ -165,6 +166,13 @@ def test_mechanisms_that_send_nothing_leave_their_sections_out(tmp_path: Path, m
     evaluation(tmp_path, run=text.replace("repetitions: 2", "repetitions: 1"))
     done = command("run.yaml", "--json", folder=tmp_path, monkeypatch=monkeypatch)
     assert [section["key"] for section in json.loads(done.stdout)["sections"]] == ["evaluated", "promises", "errors"]
+
+
+def test_a_profile_has_no_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would draw noise all the same."""
+    evaluation(tmp_path, run="profile: as-published\nseed: 1\nrepetitions: 1\nepsilons: [0.6]\ndata: people.csv\n")
+    done = command("run.yaml", "--check", folder=tmp_path, monkeypatch=monkeypatch)
+    assert (done.exit_code, "a profile has its methods" in done.output) == (2, True)
 
 
 def test_the_published_profile_names_the_line_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
