@@ -25,7 +25,7 @@ from broker_common.language import phrase
 from policy_lab.data_file import is_heading
 from policy_lab.evaluate.lined import LinedFile, Word
 from policy_lab.evaluate.run import Column, RunFile
-from policy_lab.evaluate.sources import opened
+from policy_lab.evaluate.sources import fault_of, opened, separator_of
 from policy_lab.mechanisms.central import contributions
 
 Reals = NDArray[np.float64]
@@ -36,6 +36,7 @@ Progress = Callable[[int, int], None]
 _HASHED_BYTES = 1 << 20
 # A stratum's or category's name is shown only if so many rows have it: a rare one may be somebody's.
 _LEAST_SHOWN = 10
+_SIGNS = {";": phrase("semicolons"), "\t": phrase("tabs"), "|": phrase("vertical bars")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +129,27 @@ class _Reading:
             # What the library says may quote somebody's row.
             raise self._file.problem(
                 self._run.data_line,
-                phrase("The data file cannot be read on after row {row}.", row=self._row),
+                self._fault(),
                 phrase(
                     "Give a CSV file in UTF-8 with commas and a heading, or Parquet; every row as long as the heading."
                 ),
             ) from None
+
+    def _fault(self) -> str:
+        """What is wrong with the file; the library knows no row of its batches."""
+        fault = fault_of(self._run.data)
+        if fault is None:
+            return phrase("The data file cannot be read on after row {row}.", row=self._row)
+        if fault.found is not None:
+            return phrase(
+                "Row {row} of the data has {found} fields, and the heading has {expected}.",
+                row=fault.row,
+                found=fault.found,
+                expected=fault.expected,
+            )
+        if fault.row == 0:
+            return phrase("The heading of the data file is not UTF-8 text.")
+        return phrase("Row {row} of the data is not UTF-8 text.", row=fault.row)
 
     def _wanted(self) -> dict[str, Word]:
         run = self._run
@@ -145,6 +162,15 @@ class _Reading:
         wanted = self._wanted()
         if not is_heading(names, wanted):
             # A first row that is no heading is somebody's: it is not quoted.
+            separator = separator_of(names[0], wanted) if len(names) == 1 else None
+            if separator is not None:
+                raise self._file.problem(
+                    self._run.data_line,
+                    phrase(
+                        "The fields of the data file are separated by {signs}, not by commas.", signs=_SIGNS[separator]
+                    ),
+                    phrase("Save it with commas between the fields."),
+                )
             raise self._file.problem(
                 self._run.data_line,
                 phrase("The first row of the data file names none of the columns of this file."),

@@ -146,12 +146,13 @@ class _Reader:
     def _epsilons(self, node: yaml.Node) -> tuple[float, ...]:
         nodes = self._file.items(node, "epsilons") if isinstance(node, yaml.SequenceNode) else (node,)
         values = [self._file.number(each, "epsilon", (LEAST_EPSILON, MOST_EPSILON)) for each in nodes]
-        if len(values) > _MOST_EPSILONS or len(set(values)) < len(values):
-            raise self._file.problem(
-                line_of(node),
-                phrase("There are more than {most} epsilons, or one stands here twice.", most=_MOST_EPSILONS),
-                phrase("Write each epsilon once."),
-            )
+        if len(values) > _MOST_EPSILONS:
+            problem = phrase("There are more than {most} epsilons.", most=_MOST_EPSILONS)
+            raise self._file.problem(line_of(node), problem, phrase("Leave some of them out."))
+        for place, value in enumerate(values):
+            if value in values[:place]:
+                problem = phrase("The epsilon {epsilon} stands here twice.", epsilon=f"{value:.12g}")
+                raise self._file.problem(line_of(nodes[place]), problem, phrase("Write each epsilon once."))
         return tuple(sorted(values))
 
     def _weights(self, node: yaml.Node) -> Weights:

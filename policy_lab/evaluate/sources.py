@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from collections.abc import Callable, Iterator, Sequence
+import re
+import zlib
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,9 @@ import pyarrow.parquet as pq
 
 _BATCH_ROWS = 65_536
 _BLOCK_BYTES = 1 << 20
+# How Python keeps a byte that is no UTF-8.
+_BYTES = re.compile("[\udc80-\udcff]")
+_OTHER_SEPARATORS = (";", "\t", "|")
 
 Opened = tuple[list[str], Callable[[Sequence[str]], Iterator[pa.RecordBatch]], Callable[[], tuple[int, int]]]
 
@@ -42,6 +48,48 @@ def opened(path: Path) -> Iterator[Opened]:
             yield from _csv_batches(_plain(path, raw), list(wanted))
 
         yield _heading(path), csv_batches, lambda: (raw.tell(), size)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Where a CSV file stops being one: its row, 0 for the heading."""
+
+    row: int
+    # How many fields it has and should have, or neither where its text is not UTF-8.
+    found: int | None = None
+    expected: int | None = None
+
+
+def fault_of(path: Path) -> Fault | None:
+    """The first row that is no text, or that is not as long as the heading; None if there is none before the file breaks off."""
+    if path.suffix.lower() == ".parquet":
+        return None
+    with path.open("rb") as raw:
+        text = io.TextIOWrapper(_plain(path, raw), "utf-8-sig", errors="surrogateescape", newline="")
+        rows = csv.reader(text)
+        try:
+            return _first_fault(row for row in rows if row)
+        except (csv.Error, OSError, EOFError, zlib.error):
+            return None
+
+
+def _first_fault(rows: Iterator[list[str]]) -> Fault | None:
+    width = 0
+    for number, row in enumerate(rows):
+        if any(map(_BYTES.search, row)):
+            return Fault(number)
+        width = width or len(row)
+        if len(row) != width:
+            return Fault(number, len(row), width)
+    return None
+
+
+def separator_of(heading: str, wanted: Collection[str]) -> str | None:
+    """What separates the fields of a heading without a comma, if the names that are wanted stand between it."""
+    for sign in _OTHER_SEPARATORS:
+        if any(name.strip(' "') in wanted for name in heading.split(sign)):
+            return sign
+    return None
 
 
 def _plain(path: Path, raw: Any) -> Any:

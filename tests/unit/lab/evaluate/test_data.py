@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow.csv
 import pyarrow.parquet
+import pytest
 from fakes.evaluations import HEADS, RUN, evaluation, respondents, write_csv
 
+from broker_common.errors import InvalidRequestError
 from policy_lab.evaluate.cells import blocks, bounded_table, full_table
 from policy_lab.evaluate.data import Data, read_data
 from policy_lab.evaluate.run_file import read_run_file
@@ -51,6 +53,38 @@ def test_names_of_files_are_no_patterns(tmp_path: Path) -> None:
     path = evaluation(tmp_path, run=RUN.replace("people.csv", "p*.csv"))
     write_csv(tmp_path / "p*.csv", respondents(6))
     assert read(path).rows == 6
+
+
+def broken(tmp_path: Path, content: bytes, name: str = "people.csv") -> str:
+    """What is said of a data file."""
+    path = evaluation(tmp_path, run=RUN.replace("people.csv", name))
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    with pytest.raises(InvalidRequestError) as refused:
+        read(path)
+    return f"{refused.value.text} {refused.value.hint}"
+
+
+@pytest.mark.parametrize("name", ["people.csv", "people.csv.gz"])
+def test_a_row_that_is_none_is_named(tmp_path: Path, name: str) -> None:
+    """The row itself, not the batch that it is in, and never what stands in it."""
+    evaluation(tmp_path)
+    lines = (tmp_path / "people.csv").read_bytes().splitlines(keepends=True)
+    short = [*lines[:6], b"5,Lhasa\n", *lines[7:]]
+    assert "line 1: Row 6 of the data has 2 fields, and the heading has 6." in broken(tmp_path, b"".join(short), name)
+    latin = [*lines[:9], lines[9].replace(b"east", b"Qu\xe9bec").replace(b"west", b"Qu\xe9bec"), *lines[10:]]
+    latin[9] = latin[9].replace(b"north", b"Qu\xe9bec")
+    assert "line 1: Row 9 of the data is not UTF-8 text." in broken(tmp_path, b"".join(latin), name)
+    heading = [lines[0].replace(b"region", b"r\xe9gion"), *lines[1:]]
+    assert "line 1: The heading of the data file is not UTF-8 text." in broken(tmp_path, b"".join(heading), name)
+
+
+@pytest.mark.parametrize(("sign", "shown"), [(b";", "semicolons"), (b"\t", "tabs"), (b"|", "vertical bars")])
+def test_another_separator_is_named(tmp_path: Path, sign: bytes, shown: str) -> None:
+    """Known by the names that stand between it; a first row without them is somebody's, and stays unsaid."""
+    evaluation(tmp_path)
+    content = (tmp_path / "people.csv").read_bytes().replace(b",", sign)
+    assert f"separated by {shown}, not by commas. Save it with commas" in broken(tmp_path, content)
+    assert "names none of the columns" in broken(tmp_path, content.partition(b"\n")[2])
 
 
 def test_what_is_clipped_moved_and_missing_is_counted(tmp_path: Path) -> None:
