@@ -21,6 +21,8 @@ class Standing(Enum):
     """What the data are, as their holder declares."""
 
     INTERNAL = "internal"
+    # A table for release, of data that are not public: nothing in it is exact, and its holder has yet to decide.
+    RELEASE = "release"
     PUBLIC = "public"
     SYNTHETIC = "synthetic"
     # What an agency hands on: its policy and its log, and what was computed from data that are public or synthetic.
@@ -36,7 +38,12 @@ class Standing(Enum):
     @property
     def may_be_assessed(self) -> bool:
         """Whether an assessment, which is handed on, may include it."""
-        return self is not Standing.INTERNAL
+        return not self.is_internal
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether nobody but the holder may see it as yet."""
+        return self in {Standing.INTERNAL, Standing.RELEASE}
 
 
 # What a holder may declare of data.
@@ -45,6 +52,9 @@ DECLARABLE = (Standing.INTERNAL, Standing.PUBLIC, Standing.SYNTHETIC)
 _MARKS = {
     Standing.INTERNAL: phrase(
         "INTERNAL. Computed from a data file: an error beside a noisy answer gives the exact value away. Do not hand it on."
+    ),
+    Standing.RELEASE: phrase(
+        "INTERNAL until its holder decides. A table for release: its answers have noise, and handing it on spends the epsilon that it names."
     ),
     Standing.PUBLIC: phrase("Computed from data that its holder declares public."),
     Standing.SYNTHETIC: phrase("Computed from data that its holder declares synthetic: nobody is in it."),

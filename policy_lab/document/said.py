@@ -25,7 +25,6 @@ from policy_lab.document.model import (
     Table,
 )
 from policy_lab.document.numbers import shown
-from policy_lab.standing import Standing
 
 # A word that is longer may end anywhere.
 _LONGEST_WORD = 18
@@ -52,7 +51,7 @@ def document(document: Document, t: Language, draw: Draw) -> dict[str, Any]:
         "title": t(document.title),
         "mark": t(document.standing.mark),
         "mark_head": t(texts.MARK),
-        "is_internal": document.standing is Standing.INTERNAL,
+        "is_internal": document.standing.is_internal,
         "command_head": t(texts.ASKED_WITH if document.is_release else texts.REPRODUCE_DOCUMENT),
         "command": document.command,
         "contents": t(texts.CONTENTS),

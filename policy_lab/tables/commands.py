@@ -122,7 +122,7 @@ def table(
     question = Question(
         file=str(file),
         command=_command(context),
-        standing=Standing(standing),
+        standing=_standing(standing, is_release=is_release),
         statistic=cast("Statistic", statistic),
         rule=cast("Rule", rule),
         method=cast("Method", method),
@@ -196,6 +196,12 @@ def _options(context: click.Context) -> Iterator[click.Parameter]:
     for parameter in context.command.params:
         if parameter.name and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
             yield parameter
+
+
+def _standing(declared: str, *, is_release: bool) -> Standing:
+    """What a holder declares; a release of data that are not public has no error beside an answer, and says so."""
+    standing = Standing(declared)
+    return Standing.RELEASE if is_release and standing is Standing.INTERNAL else standing
 
 
 def _named(context: click.Context, name: str) -> click.Parameter:

@@ -65,7 +65,8 @@ def neighbours(plan: Plan) -> str:
 
 
 def _section(plan: Plan, blocks: Sequence[Block], likelihood: str) -> Section:
-    citizen = [Paragraph(phrase(texts.CITIZEN_LAPLACE if plan.rule == "laplace" else texts.CITIZEN_BOOTSTRAP))]
+    of_laplace = texts.CITIZEN_COUNT if plan.statistic == "count" else texts.CITIZEN_LAPLACE
+    citizen = [Paragraph(phrase(of_laplace if plan.rule == "laplace" else texts.CITIZEN_BOOTSTRAP))]
     if plan.method == "public-membership":
         citizen.append(Paragraph(phrase(texts.CITIZEN_PUBLIC)))
     specialist = [Formula(_LIKELIHOOD, phrase(likelihood))]

@@ -64,6 +64,8 @@ def released_report(question: Question, release: Release, cells: Cells) -> Docum
     settings = _settings(question, cells, [[texts.GRID, release.grid.step]])
     digits = _DIGITS if question.statistic == "average" else None
     blocks: list[Block] = [_shaped(texts.RELEASED_TABLE, question.statistic, cells, answers, digits)]
+    if question.rows or question.columns:
+        blocks.insert(0, Caution(phrase(texts.RELEASED_LABELS)))
     if question.rule == "laplace":
         blocks.append(_released_scales(release))
     sections = [
@@ -115,7 +117,7 @@ def _bounds(question: Question) -> str:
     if question.bounds is None:
         return ""
     low, high = map(float, question.bounds)
-    return phrase(texts.BETWEEN, low=f"{low:.15g}", high=f"{high:.15g}")
+    return phrase(texts.BETWEEN, low=low, high=high)
 
 
 def _answers(question: Question, plan: Plan, cells: Cells, drawn: NDArray[np.float64]) -> Section:

@@ -23,8 +23,8 @@ STANDING_HELP = "What the holder declares the data to be."
 OUT_HELP = "Write the report there: HTML, JSON, tables, plots and replicates, for their owner only."
 
 # --- errors --------------------------------------------------------------------------------------------------------
-NO_NUMBER_IN_LINES = "has {n} rows without a number in column '{column}' (lines {lines})"
-NO_NUMBER_IN_ROWS = "has {n} rows without a number in column '{column}' (rows {lines})"
+NO_NUMBER_IN_LINES = "has no number in column '{column}' in {n} of its rows: line {lines}"
+NO_NUMBER_IN_ROWS = "has no number in column '{column}' in {n} of its rows: row {lines}"
 NUMBER_REMEDY = "Write a plain number in each, or make a file without these rows and say how many they were."
 NO_HEADER = "has no first line with the names of its columns"
 HEADER_REMEDY = "Put the names there, separated by commas."
@@ -118,7 +118,7 @@ SHORT = {
     "split": "(ii)",
     "public-membership": "(iii)",
 }
-BETWEEN = "{low} to {high}"
+BETWEEN = "{low:,.15g} to {high:,.15g}"
 
 NEIGHBOURS = {
     "laplace": "Neighbours: two files with equally many rows that differ in one row. The other row may have any value within the public bounds and be in any cell or in none. The number of rows is public.",
@@ -165,6 +165,7 @@ REFUSAL_EMPTY = "An average of nobody is refused as well."
 REFUSAL_BARE = "A cell whose members all have one value is refused as well: this rule would publish it without noise. An empty cell may be published as 0 without noise."
 REFUSAL_NONE = "No cell was refused. Cells of one or two members would have been, and that none was refused tells something too: no cell has one or two members. The promise does not cover that."
 CITIZEN_LAPLACE = "Each number was changed by a random amount. The amount is so large that the row of one person, whatever it says within the bounds, hardly shows."
+CITIZEN_COUNT = "Each number was changed by a random amount. The amount is so large that the row of one person, whichever cell it is in, hardly shows."
 CITIZEN_BOOTSTRAP = "Each number was changed by a random amount. The amount is chosen by looking at the people in the file: it hides each of them among the others there. It does not hide somebody who is unlike all of them."
 CITIZEN_PUBLIC = "The numbers hide what somebody's value is. They do not hide that somebody is in a cell."
 LIKELIHOOD_WORDS = "The probability of any set of answers under one file is at most e to the power of epsilon times that under a neighbour."
@@ -204,6 +205,7 @@ HOW_SCALES = "(i) scale = (largest sum of what one row changes) / epsilon, the s
 
 NOISY_TABLE = "One noisy table"
 UNIFORM_TABLE = "The answer for the uniform number {uniform:.15g}"
+RELEASED_LABELS = "Every label below is in the file. One beside a refused cell tells that somebody has it. No promise covers that. Where a label that few have is not public, put it together with others in the file, and make the table then."
 RELEASED_TABLE = "The table for release"
 REFUSED_CELL = "refused"
 REPLICATED = "Over {n} replicates"

@@ -199,6 +199,9 @@ def test_two_versions_of_a_file_under_one_seed_differ_exactly_and_every_evaluati
 def test_an_output_is_internal_unless_its_data_are_declared(farms: Path) -> None:
     """The mark stands first."""
     assert run(farms, "--epsilon", "1", "--rows", "kind").stdout.startswith("INTERNAL.")
+    release = run(farms, "--epsilon", "1", "--rows", "kind", "--release").stdout
+    assert release.startswith("INTERNAL until its holder decides. A table for release")
+    assert "an error beside a noisy answer" not in release
     assert run(farms, "--epsilon", "1", "--standing", "synthetic").stdout.startswith(
         "Computed from data that its holder declares synthetic"
     )
@@ -314,6 +317,27 @@ def assessed(folder: Path) -> Sequence[Block]:
     return alternatives(Facts(usual_policy(), 0, None, ()), [read(folder)]).blocks
 
 
+def test_a_released_label_is_told_where_it_stands(farms: Path) -> None:
+    """Right above the table; a single figure has no label."""
+    (answers,) = [
+        each for each in told(farms, *FARMS, "--bounds", "0:2000", "--release")["sections"] if each["key"] == "answers"
+    ]
+    caution, shown, *_ = answers["blocks"]
+    assert "One beside a refused cell tells that somebody has it." in caution["words"]
+    assert "refused" in json.dumps(shown)
+    assert "Every label below" not in json.dumps(told(farms, "--epsilon", "1", "--release"))
+
+
+def test_counts_have_no_bounds_for_anybody_and_french_bounds_have_a_comma(
+    farms: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sentence about bounds stands only where there are some."""
+    assert "whichever cell it is in" in json.dumps(told(farms, "--rows", "kind", "--epsilon", "1"))
+    assert "within the bounds" not in json.dumps(told(farms, "--rows", "kind", "--epsilon", "1"))
+    monkeypatch.setenv("TRIPARTITE_LANG", "fr")
+    assert "1 à 2,5" in run(farms, *FARMS, "--bounds", "1:2.5").stdout
+
+
 def test_a_release_is_not_made_again(farms: Path, tmp_path: Path) -> None:
     """Its command draws new noise and spends epsilon anew: every form says so, and an assessment asks nobody to repeat it."""
     words = [*FARMS, "--bounds", "0:2000", "--standing", "synthetic"]
@@ -406,7 +430,10 @@ def test_bounds_that_are_none_are_refused(farms: Path, bounds: str) -> None:
         (["--rows", "status", "--where", "king=high"], "has no column 'king'. Did you mean: kind"),
         (["--uniform", "1"], "must lie between 0 and 1"),
         (["--uniform", "0"], "must lie between 0 and 1"),
-        (["--statistic", "total", "--value", "kind", "--bounds", "0:1"], "12 rows without a number in column 'kind'"),
+        (
+            ["--statistic", "total", "--value", "kind", "--bounds", "0:1"],
+            "no number in column 'kind' in 12 of its rows",
+        ),
         (["--statistic", "total", "--value", "rice", "--bounds", "0:9", "--release", "--grid", "0"], "is not above 0"),
     ],
 )

@@ -40,7 +40,7 @@ def test_parquet_is_read_as_csv_is(tmp_path: Path) -> None:
     pq.write_table(pa.table({"kind": [1, 2, None], "income": [1.5, None, float("nan")]}), path)
     found = read(path, ["kind", "income"])
     assert found.labels("kind") == ["1", "2", "(empty)"]
-    assert "2 rows without a number in column 'income' (rows 2, 3)" in refusal(path)
+    assert "no number in column 'income' in 2 of its rows: row 2, 3" in refusal(path)
 
 
 @pytest.mark.parametrize("value", [f"x{PRIVATE}", "", "nan", "inf", "-inf", "1e999", "1_0", "5;3"])
@@ -49,7 +49,7 @@ def test_what_is_no_number_is_named_by_line(tmp_path: Path, value: str) -> None:
     path = tmp_path / "people.csv"
     path.write_text(f"name,income\na,1\nb,{value}\nc,2\n")
     text = refusal(path)
-    assert "1 rows without a number in column 'income' (lines 3)" in text
+    assert "no number in column 'income' in 1 of its rows: line 3" in text
     assert value == "" or value not in text.replace("income", "")
 
 
@@ -57,7 +57,7 @@ def test_many_bad_lines_are_counted_and_the_first_shown(tmp_path: Path) -> None:
     """Nobody needs a million line numbers."""
     path = tmp_path / "people.csv"
     path.write_text("income\n" + "x\n" * 1000)
-    assert "1000 rows without a number in column 'income' (lines 2, 3, 4, 5, 6, ...)" in refusal(path)
+    assert "no number in column 'income' in 1000 of its rows: line 2, 3, 4, 5, 6, ..." in refusal(path)
 
 
 def test_a_missing_column_is_answered_by_the_nearest_names(tmp_path: Path) -> None:
