@@ -68,7 +68,6 @@ def _evaluate(run_file: Path, as_json: bool, out: Path | None, processes: int, *
     if out is not None:
         # A folder that is no good is found before the work of minutes.
         make_private_folder(out)
-    command = shlex.join(["tripartite", "lab", "evaluate", str(run_file)])
     command = shlex.join(["tripartite", "lab", "evaluate", *(["--check"] if check else []), str(run_file)])
     if run.profile:
         if check:
