@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
@@ -68,8 +69,19 @@ def estimated(folder: Path) -> dict[str, Any]:
     return printed("sensitivity", table, "--generated", generated, *few, "--out", folder / "out")
 
 
+def checked(folder: Path) -> dict[str, Any]:
+    """`lab checkpoint`, of a log that is given as it was read; tests of its own read real ones."""
+    past = SimpleNamespace(
+        checkpoint=SimpleNamespace(origin="census.example"), root="", answers=0, state="open", entries=7
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("policy_lab.assessment.past.read_past", lambda *_: past)
+        return printed("checkpoint", folder, "--size", "7")
+
+
 COMMANDS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "assessment": assessed,
+    "checkpoint": checked,
     "evaluate": compared,
     "evaluate --example": lambda _: printed("evaluate", "--example"),
     "explain": lambda _: printed("explain", "tradeoff"),
