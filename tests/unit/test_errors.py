@@ -39,6 +39,8 @@ SENTENCES = {
     ("STUDY_INVALID", "{problem}"),
     ("DICTIONARY_INVALID", "{problem}"),
     ("DICTIONARY_CHANGED", "{changes}"),
+    ("RUN_INVALID", "{problem}"),
+    ("SENSITIVITY_REFUSED", "{problem}"),
 }
 
 
