@@ -46,6 +46,7 @@
   const ask = async () => {
     if (isAsking) { isOutdated = true; return; }
     isAsking = true;
+    clearTimeout(waiting);
     const asked = settings();
     const slow = setTimeout(() => say(state.dataset.busy), PATIENCE_MS);
     try {
@@ -75,7 +76,11 @@
     clearTimeout(waiting);
     // Who an explanation is for changes nothing that is drawn.
     if (event.target.type === "radio") keepAddress(settings());
-    else waiting = setTimeout(ask, REST_MS);
+    else {
+      // An answer on its way is to an earlier question from now on.
+      isOutdated = isAsking;
+      waiting = setTimeout(ask, REST_MS);
+    }
   });
   form.addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(waiting); ask(); });
   document.querySelectorAll("input[type=range]").forEach(showNumber);
