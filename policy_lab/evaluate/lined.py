@@ -16,11 +16,19 @@ import yaml
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.query.dictionary import listed, shown
+from broker_common.storage.lined_yaml import Kind, compose, line_of
 
 _MOST_CHARACTERS = 262_144
 MOST_BYTES = 4 * _MOST_CHARACTERS + 1
 """So many bytes of UTF-8 are more characters than a file may have."""
 _MOST_ENTRIES = 4096
+_RUN_FILE = Kind(
+    most_characters=_MOST_CHARACTERS,
+    split=phrase("Split it into several run files."),
+    strange=phrase("This is not YAML: a character or a nesting that no run file has."),
+    save=phrase("Save the file as UTF-8 text; 'tripartite lab evaluate --example' prints a whole one."),
+    example=phrase("'tripartite lab evaluate --example' prints a whole one."),
+)
 _COMPARED_CHARACTERS = 80
 _WHOLE = re.compile(r"[0-9]{1,18}")
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
@@ -32,16 +40,6 @@ class Word:
 
     text: str
     line: int
-
-
-class _NoAliases(yaml.SafeLoader):
-    """Aliases could make a small file an endless one, and nobody needs them here."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(problem="an alias (*) is used", problem_mark=mark)
-        return super().compose_node(parent, index)
 
 
 def quoted(word: str) -> str:
@@ -79,34 +77,7 @@ class LinedFile:
         Raises:
             InvalidRequestError: RUN_INVALID, with the line.
         """
-        if len(text) > _MOST_CHARACTERS:
-            raise self.problem(
-                1,
-                phrase("The file is longer than {most} characters.", most=_MOST_CHARACTERS),
-                phrase("Split it into several run files."),
-            )
-        try:
-            node = yaml.compose(text, Loader=_NoAliases)
-        except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            raise self.problem(
-                mark.line + 1 if mark else 1,
-                phrase("This is not YAML: {problem}.", problem=shown(error.problem or error.context or "?")),
-                phrase("Put values with a colon, a quote or a bracket in them into double quotes; indent with spaces."),
-            ) from None
-        except (yaml.YAMLError, RecursionError):
-            raise self.problem(
-                1,
-                phrase("This is not YAML: a character or a nesting that no run file has."),
-                phrase("Save the file as UTF-8 text; 'tripartite lab evaluate --example' prints a whole one."),
-            ) from None
-        if node is None:
-            raise self.problem(
-                1,
-                phrase("The file is empty."),
-                phrase("'tripartite lab evaluate --example' prints a whole one."),
-            )
-        return node
+        return compose(text, _RUN_FILE, self.problem)
 
     def keys(self, node: yaml.Node, what: str, known: Sequence[str]) -> dict[str, yaml.Node]:
         """The entries of a mapping whose keys are known."""
@@ -216,11 +187,6 @@ class LinedFile:
                 phrase("Write, such as: {example}", example=example),
             )
         return items[key]
-
-
-def line_of(node: yaml.Node) -> int:
-    """Where a node begins, counted from 1."""
-    return node.start_mark.line + 1
 
 
 def _nearest(word: str, names: Iterable[str]) -> str:

@@ -21,6 +21,7 @@ from broker_common.errors import InvalidRequestError
 from broker_common.language import hint_of, phrase, phrase_of
 from broker_common.privacy.policy import MAX_SCALE
 from broker_common.query.dictionary import listed, nearest, shown
+from broker_common.storage.lined_yaml import Kind, compose, line_of
 from broker_common.values import MOST_CELLS
 from researcher_node.study import texts
 
@@ -207,14 +208,13 @@ def parse_study_file(text: str, file: str) -> StudyFile:
     return _Reader(file).study(text)
 
 
-class _NoAliases(yaml.SafeLoader):
-    """Aliases could make a small file an endless one, and nobody needs them here."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(problem="an alias (*) is used", problem_mark=mark)
-        return super().compose_node(parent, index)
+_STUDY_FILE = Kind(
+    most_characters=MAX_FILE_CHARACTERS,
+    split=phrase("Split the study into several files."),
+    strange=phrase("This is not YAML: a character or a nesting that no study file has."),
+    save=phrase("Save the file as UTF-8 text; see docs/studies.md for a whole one."),
+    example=phrase("See docs/studies.md for a whole one."),
+)
 
 
 class _Reader:
@@ -224,7 +224,7 @@ class _Reader:
         self._file = file
 
     def study(self, text: str) -> StudyFile:
-        items = self._mapping(self._composed(text), phrase("The file"), TOP_KEYS)
+        items = self._mapping(compose(text, _STUDY_FILE, self._problem), phrase("The file"), TOP_KEYS)
         if "count" not in items:
             raise self._problem(
                 1,
@@ -239,7 +239,7 @@ class _Reader:
             )
         if "scale" in items and "margin" in items:
             raise self._problem(
-                _line(items["margin"]),
+                line_of(items["margin"]),
                 phrase("'scale' and 'margin' are both given."),
                 phrase("Keep one of them: a margin chooses the scale."),
             )
@@ -258,32 +258,6 @@ class _Reader:
             project=self._given(items, "project", self._word, None),
             expect=self._given(items, "expect", lambda node: self._expect(node, by), None),
         )
-
-    def _composed(self, text: str) -> yaml.Node:
-        if len(text) > MAX_FILE_CHARACTERS:
-            raise self._problem(
-                1,
-                phrase("The file is longer than {most} characters.", most=MAX_FILE_CHARACTERS),
-                phrase("Split the study into several files."),
-            )
-        try:
-            node = yaml.compose(text, Loader=_NoAliases)
-        except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            raise self._problem(
-                mark.line + 1 if mark else 1,
-                phrase("This is not YAML: {problem}.", problem=shown(error.problem or error.context or "?")),
-                phrase("Put values with a colon, a quote or a bracket in them into double quotes; indent with spaces."),
-            ) from None
-        except (yaml.YAMLError, RecursionError):
-            raise self._problem(
-                1,
-                phrase("This is not YAML: a character or a nesting that no study file has."),
-                phrase("Save the file as UTF-8 text; see docs/studies.md for a whole one."),
-            ) from None
-        if node is None:
-            raise self._problem(1, phrase("The file is empty."), phrase("See docs/studies.md for a whole one."))
-        return node
 
     # --- the parts of a study --------------------------------------------------------------------------------------
 
@@ -311,7 +285,7 @@ class _Reader:
         if isinstance(node, yaml.ScalarNode) and node.value == "all":
             return Codes(None)
         raise self._problem(
-            _line(node),
+            line_of(node),
             phrase("{name} says no groups.", name=quoted(name.text)),
             phrase(
                 "Write bands such as [0, 18, 40, 65], 'all' for every published code of the column, a list of codes, or names with "
@@ -351,7 +325,7 @@ class _Reader:
     def _estimates(self, node: yaml.Node) -> tuple[EstimateItem, ...]:
         if not isinstance(node, yaml.SequenceNode):
             raise self._problem(
-                _line(node),
+                line_of(node),
                 phrase("'estimate' is not a list."),
                 phrase("Write each one on a line, such as: - share: French"),
             )
@@ -363,15 +337,15 @@ class _Reader:
         kinds = [key for key in items if key in KINDS]
         if len(kinds) != 1:
             raise self._problem(
-                _line(node),
+                line_of(node),
                 phrase("An estimate has one kind, and this has {count}.", count=len(kinds)),
                 phrase("Write each one on a line, such as: - share: French. Kinds: {kinds}", kinds=listed(KINDS)),
             )
         (kind,) = kinds
-        self._verify_fits(kind, items, _line(node))
+        self._verify_fits(kind, items, line_of(node))
         return EstimateItem(
             kind=kind,
-            line=_line(node),
+            line=line_of(node),
             part=self._words(items[kind], kind, MOST_CELLS),
             of=self._given(items, "of", lambda each: self._words(each, "of", MOST_CELLS), ()),
             reference=self._given(items, "reference", lambda each: self._select(each, "reference"), ()),
@@ -386,7 +360,7 @@ class _Reader:
         for key in items:
             if key not in {kind, *KINDS[kind]}:
                 raise self._problem(
-                    _line(items[key]),
+                    line_of(items[key]),
                     phrase("{kind} takes no '{key}'.", kind=quoted(kind), key=key),
                     phrase("It takes: {keys}", keys=listed(sorted(KINDS[kind]))),
                 )
@@ -401,14 +375,14 @@ class _Reader:
         for key in ("people", "share"):
             if key not in items:
                 raise self._problem(
-                    _line(node),
+                    line_of(node),
                     phrase("'expect' does not say '{key}'.", key=key),
                     phrase(
                         "Write how many people, and what share of them, you expect in each group: people: 3000, share: 0.05."
                     ),
                 )
         return Expectation(
-            line=_line(node),
+            line=line_of(node),
             people=self._whole(items["people"], "people", 0, _MOST_PEOPLE),
             share=self._shares(items["share"]),
             event=self._given(items, "event", lambda each: self._share(each, "event"), None),
@@ -418,7 +392,7 @@ class _Reader:
     def _expected_groups(self, node: yaml.Node, by: Sequence[Split]) -> tuple[ExpectedGroups, ...]:
         if not isinstance(node, yaml.SequenceNode):
             raise self._problem(
-                _line(node),
+                line_of(node),
                 phrase("'groups' is not a list."),
                 phrase("Write an entry for each exception: - age: 65+, below it people: 3000."),
             )
@@ -428,8 +402,10 @@ class _Reader:
     def _expected_group(self, node: yaml.Node, names: Sequence[str]) -> ExpectedGroups:
         items = self._mapping(node, phrase("An entry of 'groups'"), (*names, *_GROUP_EXPECT_KEYS))
         return ExpectedGroups(
-            select=tuple((Text(name, _line(items[name])), self._word(items[name])) for name in names if name in items),
-            line=_line(node),
+            select=tuple(
+                (Text(name, line_of(items[name])), self._word(items[name])) for name in names if name in items
+            ),
+            line=line_of(node),
             people=self._given(items, "people", lambda each: self._whole(each, "people", 0, _MOST_PEOPLE), None),
             share=self._given(items, "share", self._shares, None),
         )
@@ -443,7 +419,7 @@ class _Reader:
     def _select(self, node: yaml.Node, what: str) -> Select:
         if isinstance(node, yaml.ScalarNode):
             # Where there is one entry of `by`, its name need not be said.
-            return ((Text("", _line(node)), self._word(node)),)
+            return ((Text("", line_of(node)), self._word(node)),)
         return tuple((name, self._word(value)) for name, value in self._named(node, what, MAX_GROUPS))
 
     # --- values ----------------------------------------------------------------------------------------------------
@@ -452,7 +428,7 @@ class _Reader:
         """The entries of a mapping whose keys are known."""
         if not isinstance(node, yaml.MappingNode):
             raise self._problem(
-                _line(node),
+                line_of(node),
                 phrase("{what} is not a list of keys with values.", what=what),
                 phrase("Write KEY: VALUE lines. Keys: {keys}", keys=_all(keys)),
             )
@@ -473,7 +449,7 @@ class _Reader:
         """The entries of a mapping whose keys are names of the author's."""
         if not isinstance(node, yaml.MappingNode) or not node.value:
             raise self._problem(
-                _line(node),
+                line_of(node),
                 phrase("{what} has no names with values.", what=quoted(what)),
                 phrase("Write NAME: VALUE, each on a line of its own."),
             )
@@ -496,7 +472,7 @@ class _Reader:
     def _verify_number(self, node: yaml.MappingNode | yaml.SequenceNode, what: str, most: int) -> None:
         if len(node.value) > most:
             raise self._problem(
-                _line(node),
+                line_of(node),
                 phrase(
                     "{what} has {count} entries, and may have {most}.",
                     what=quoted(what),
@@ -516,11 +492,11 @@ class _Reader:
     def _word(self, node: yaml.Node) -> Text:
         if not isinstance(node, yaml.ScalarNode) or not node.value.strip():
             raise self._problem(
-                _line(node),
+                line_of(node),
                 phrase("A word is missing here."),
                 phrase("Write one value; put it into double quotes if it has a colon in it."),
             )
-        return Text(node.value.strip(), _line(node))
+        return Text(node.value.strip(), line_of(node))
 
     def _condition(self, node: yaml.Node) -> Text:
         """A condition may stand on several lines."""
@@ -564,7 +540,7 @@ class _Reader:
     def _numbers(self, node: yaml.Node, what: str, least: Fraction | None = None) -> tuple[Fraction, ...]:
         if not isinstance(node, yaml.SequenceNode) or not node.value:
             raise self._problem(
-                _line(node),
+                line_of(node),
                 phrase("{what} is not a list of numbers.", what=quoted(what)),
                 phrase("Write [0.3, 0.4, 0.3], one for each group."),
             )
@@ -614,7 +590,3 @@ def quoted(word: str) -> str:
 
 def _all(keys: Sequence[str]) -> str:
     return ", ".join(keys)
-
-
-def _line(node: yaml.Node) -> int:
-    return node.start_mark.line + 1
