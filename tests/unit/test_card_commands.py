@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from fakes.invoking import invoke
 
 from broker_common import card_commands, cli
 from broker_common.card_commands import keys, revoke_command
@@ -16,8 +16,7 @@ from broker_common.errors import InvalidRequestError
 
 def code_of_list(home: Path) -> str:
     """With which code `keys list` fails."""
-    # With the program's settings: a command remembers the help option that it was first called with.
-    error = CliRunner().invoke(keys, ["list", "--home", str(home)], **cli.program.context_settings).exception
+    error = invoke(keys, ["list", "--home", str(home)]).exception
     assert isinstance(error, InvalidRequestError), error
     return error.code
 
@@ -66,6 +65,6 @@ def test_a_reason_that_no_log_can_hold_revokes_nobody(tmp_path: Path, reason: st
     opened: Any = Untouched()
     command = revoke_command(lambda _: opened, ["health"])
     words = ["--home", str(tmp_path), "health", "health-on", "--reason", reason]
-    error = CliRunner().invoke(command, words).exception
+    error = invoke(command, words).exception
     assert isinstance(error, InvalidRequestError)
     assert error.code == "INVALID_VALUE"

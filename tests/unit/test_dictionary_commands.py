@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from fakes.invoking import invoke
 from fakes.parquet import write_parquet
 
-from broker_common import cli
 from broker_common.dictionary_commands import dictionary, dictionary_command
 from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
@@ -36,7 +35,7 @@ OLD = Dictionary(
 def run(*words: object, environment: dict[str, str] | None = None) -> str:
     """What a command prints; raises what it fails with."""
     command, *rest = map(str, words)
-    done = CliRunner().invoke(dictionary, [command, *rest], env=environment, **cli.program.context_settings)
+    done = invoke(dictionary, [command, *rest], env=environment)
     if done.exception is not None:
         raise done.exception
     return done.stdout
@@ -272,12 +271,7 @@ def test_a_nodes_own_dictionary_is_shown_in_the_language_of_its_operator(tmp_pat
     command = dictionary_command(lambda _: OLD)
 
     def shown(*words: str, language: str = "en") -> str:
-        done = CliRunner().invoke(
-            command,
-            ["--home", str(tmp_path), *words],
-            env={"TRIPARTITE_LANG": language},
-            **cli.program.context_settings,
-        )
+        done = invoke(command, ["--home", str(tmp_path), *words], env={"TRIPARTITE_LANG": language})
         assert done.exception is None
         return done.stdout
 

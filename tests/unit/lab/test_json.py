@@ -11,9 +11,9 @@ from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
-from click.testing import CliRunner
 from fakes.evaluations import evaluation
 from fakes.farms import write_farms
+from fakes.invoking import invoke
 
 from policy_lab.cli import lab
 from policy_lab.document import as_json, model
@@ -43,7 +43,7 @@ PRINTED = {quoted(row[0])[0]: (DOCUMENT if row[1] == "yes" else set()) | set(quo
 
 def printed(*words: str | Path) -> dict[str, Any]:
     """The object on standard output."""
-    done = CliRunner().invoke(lab, [*map(str, words), "--json"])
+    done = invoke(lab, [*map(str, words), "--json"])
     assert done.exception is None, done.exception
     found: dict[str, Any] = json.loads(done.stdout)
     return found

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from fakes.evaluations import evaluation
 from fakes.farms import write_farms
+from fakes.invoking import invoke
 
 from broker_common.errors import InvalidRequestError
 from broker_common.language import language
@@ -97,7 +97,7 @@ def test_every_command_leaves_a_folder_of_others_as_it_is(
     monkeypatch.chdir(tmp_path)
     tmp_path.chmod(0o755)
     before = set(tmp_path.iterdir())
-    error = CliRunner().invoke(lab, [*words.split(), "--out", "."], standalone_mode=False).exception
+    error = invoke(lab, [*words.split(), "--out", "."], standalone_mode=False).exception
     assert isinstance(error, InvalidRequestError), error
     assert "others may open" in error.text
     assert mode(tmp_path) == 0o755

@@ -10,9 +10,8 @@ from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner
+from fakes.invoking import invoke
 
-from broker_common.cli import program
 from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError
 from researcher_node import cli, texts
 from researcher_node.cli import _ask, _collect, commands
@@ -24,8 +23,7 @@ from researcher_node.cli import _ask, _collect, commands
 def test_ticket_that_is_submitted_again_cannot_be_changed(tmp_path: Path, option: tuple[str, str]) -> None:
     """Whoever gives another scale must not believe that it was used."""
     words = ["ask", "--home", str(tmp_path), "--again", "00" * 16, *option]
-    # With the program's settings: a command remembers the help option that it was first called with.
-    error = CliRunner().invoke(commands, words, standalone_mode=False, **program.context_settings).exception
+    error = invoke(commands, words, standalone_mode=False).exception
     assert isinstance(error, click.UsageError)
     assert option[0] in error.message
 

@@ -8,10 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from fakes.invoking import invoke
 from fakes.world import make_policy
 
-from broker_common.cli import program
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary import AskedOf
@@ -175,7 +174,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> dict[str, AskedQuestion]:
 def run(tmp_path: Path, *words: str) -> Any:
     """A command's JSON, or its error."""
     given = [*words[:1], "--home", str(tmp_path), "--json", "--part", "French", *words[1:]]
-    done = CliRunner().invoke(estimate, given, standalone_mode=False, **program.context_settings)
+    done = invoke(estimate, given, standalone_mode=False)
     return json.loads(done.output) if done.exception is None else done.exception
 
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from fakes.invoking import invoke
 from fakes.nursery import PROGRAM
 from fakes.registers import CENSUS_COLUMNS, Registers, links_in, rows_of, write_rows
 
@@ -228,12 +228,12 @@ def test_too_little_memory_is_said_as_that(
 def test_the_command_prints_the_report_and_where_the_files_are(registers: Registers, tmp_path: Path) -> None:
     """As one object, or for people; marked as internal both times."""
     words = ["link", str(registers.census), str(registers.register), "--to", str(tmp_path), "--mode", "nominative"]
-    shown = CliRunner().invoke(commands, words, catch_exceptions=False)
+    shown = invoke(commands, words, catch_exceptions=False)
     assert shown.exit_code == 0
     assert shown.stdout.startswith("INTERNAL: for the linkage staff")
     assert str(tmp_path / "review.csv") in shown.stdout
     assert (tmp_path / "linkage-report.txt").read_text() in shown.stdout
-    told = json.loads(CliRunner().invoke(commands, [*words, "--json"]).stdout)
+    told = json.loads(invoke(commands, [*words, "--json"]).stdout)
     assert told["internal"] is True
     assert told | json.loads((tmp_path / "linkage-report.json").read_text()) == told
 
@@ -242,7 +242,7 @@ def test_settings_are_found_in_the_home(registers: Registers, tmp_path: Path) ->
     """And results go there, where 'census load' looks for them."""
     (tmp_path / "linking.toml").write_text('mode = "nominative"\nthreshold = 0.9\n')
     words = ["link", str(registers.census), str(registers.register), "--home", str(tmp_path), "--json"]
-    told = json.loads(CliRunner().invoke(commands, words, catch_exceptions=False).stdout)
+    told = json.loads(invoke(commands, words, catch_exceptions=False).stdout)
     assert (told["mode"], told["threshold"]) == ("nominative", 0.9)
     assert Path(told["files"]["people"]) == tmp_path / "people.csv"
 
@@ -253,7 +253,7 @@ def test_without_a_folder_there_is_nothing_to_do(
     """The current folder is no home."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TRIPARTITE_HOME", raising=False)
-    outcome = CliRunner().invoke(commands, ["link", str(registers.census), str(registers.register)])
+    outcome = invoke(commands, ["link", str(registers.census), str(registers.register)])
     assert outcome.exit_code == 2
     assert "Give --to, or --home." in outcome.output
 

@@ -9,8 +9,9 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from fakes.evaluations import RUN, evaluation, respondents, write_csv
+from fakes.invoking import invoke
 
 from broker_common.cli import program
 from broker_common.errors import InvalidRequestError
@@ -25,7 +26,7 @@ from policy_lab.standing import Standing
 def command(*words: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Result:
     """`tripartite lab evaluate`, run in a folder."""
     monkeypatch.chdir(folder)
-    return CliRunner().invoke(program, ["lab", "evaluate", *words], catch_exceptions=False)
+    return invoke(program, ["lab", "evaluate", *words], catch_exceptions=False)
 
 
 @pytest.fixture(name="folder", scope="module")

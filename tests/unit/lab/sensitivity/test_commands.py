@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from fakes.invoking import invoke
 
 from broker_common.errors import BrokerError
 from policy_lab.cli import lab
@@ -32,7 +33,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 def run(*words: str | Path) -> Result:
     """The command, as its errors leave it."""
-    return CliRunner().invoke(lab, ["sensitivity", *map(str, words)], standalone_mode=False)
+    return invoke(lab, ["sensitivity", *map(str, words)], standalone_mode=False)
 
 
 def evaluated(files: tuple[Path, Path], out: Path, *words: str) -> dict[str, Any]:
@@ -284,7 +285,7 @@ def test_without_ctgan_the_error_says_how_to_go_on(
 
 def test_generated_rows_and_a_model_cannot_be_combined(files: tuple[Path, Path], tmp_path: Path) -> None:
     """A wrong command line."""
-    done = CliRunner().invoke(
+    done = invoke(
         lab,
         ["sensitivity", str(files[0]), "--generated", str(files[1]), "--model", str(tmp_path), "--out", str(tmp_path)],
     )

@@ -14,8 +14,9 @@ from typing import Any
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from fakes.farms import LARGEST, WITHIN, write_farms
+from fakes.invoking import invoke
 from fakes.lab_data import EXPENDITURE, rice_farms
 
 from broker_common.cli import main
@@ -46,7 +47,7 @@ def farms(tmp_path: Path) -> Path:
 
 def run(file: Path, *words: str) -> Result:
     """The command on a file."""
-    return CliRunner().invoke(lab, ["table", str(file), *words])
+    return invoke(lab, ["table", str(file), *words])
 
 
 def told(file: Path, *words: str) -> dict[str, Any]:
@@ -227,7 +228,7 @@ def test_the_printed_command_makes_the_same_document(farms: Path) -> None:
     """Seed, filter and all; where it was written to is no part of it."""
     words = [*FARMS, "--rule", "bootstrap", "--where", "kind=high", "--seed", "9", "--replicates", "7"]
     first = told(farms, *words)
-    again = CliRunner().invoke(lab, [*split(first["command"])[2:], "--json"])
+    again = invoke(lab, [*split(first["command"])[2:], "--json"])
     assert json.loads(again.stdout) == first
 
 
@@ -506,7 +507,7 @@ def test_as_published_implies_its_rule_and_statistic(farms: Path) -> None:
     whole = told(farms, *columns, "--as-published", "--rule", "bootstrap", "--statistic", "total")
     assert short["sections"] == whole["sections"]
     assert "--rule" not in short["command"]
-    again = CliRunner().invoke(lab, [*split(short["command"])[2:], "--json"])
+    again = invoke(lab, [*split(short["command"])[2:], "--json"])
     assert json.loads(again.stdout) == short
 
 
