@@ -8,7 +8,6 @@ from typing import Any, get_args
 
 import click
 
-from broker_common.card_commands import register_command, revoke_command
 from broker_common.cli import (
     Again,
     PrintableLine,
@@ -26,16 +25,17 @@ from broker_common.cli import (
     reload_option,
     say,
 )
-from broker_common.create_commands import create_options, created_json, verify_names
-from broker_common.create_texts import LINKAGE_BEGUN, NO_DICTIONARY
+from broker_common.commands.create import create_options, created_json, verify_names
+from broker_common.commands.dashboard import dashboard_command
+from broker_common.commands.dictionary import dictionary_command
+from broker_common.commands.keys import register_command, revoke_command
+from broker_common.commands.load import changes_json, changes_since, check_option, load_text, rejections_json
+from broker_common.commands.texts import LINKAGE_BEGUN, NO_DICTIONARY_YET
 from broker_common.crypto.certificates import Role
 from broker_common.crypto.signing import SigningKey
-from broker_common.dashboard_commands import dashboard_command
-from broker_common.dictionary_commands import dictionary_command
 from broker_common.errors import RefusedError
 from broker_common.heap import share_one_heap
 from broker_common.language import language, language_of_environment, said
-from broker_common.load_commands import changes_json, changes_since, check_option, load_text, rejections_json
 from broker_common.privacy.delays import DECLARED_STEP, declared_at_least
 from broker_common.privacy.policy import Accounting, Subject
 from broker_common.privacy.report import make_report
@@ -148,7 +148,7 @@ def create(
         "policy_hash": policy.hash.hex(),
     }
     step = said(texts.CREATED_LINKED if linkage_file else texts.CREATED_KEY, file=made.linkage_keys.place)
-    missing = [said(NO_DICTIONARY, home=home)] * (dictionary is None)
+    missing = [said(NO_DICTIONARY_YET, home=home)] * (dictionary is None)
     missing += [said(texts.CREATED_NO_WITNESS)] * (witness is None)
     missing += [said(texts.CREATED_NO_OVERSIGHT)] * (oversight is None)
     emit(as_json, result, "\n".join([said(texts.CREATED, **(result | {"linkage": step})), *missing]))

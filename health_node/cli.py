@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from broker_common.card_commands import register_command, revoke_command
 from broker_common.cli import (
     Again,
     HostPort,
@@ -26,15 +25,11 @@ from broker_common.cli import (
     rejections_text,
     reload_option,
 )
-from broker_common.create_commands import create_options, created_json, verify_names
-from broker_common.create_texts import LINKAGE_BEGUN, NO_DICTIONARY
-from broker_common.crypto.certificates import Role
-from broker_common.dashboard_commands import dashboard_command
-from broker_common.dictionary_commands import dictionary_command
-from broker_common.errors import BrokerError, RefusedError
-from broker_common.heap import share_one_heap
-from broker_common.language import phrase, phrase_of, said
-from broker_common.load_commands import (
+from broker_common.commands.create import create_options, created_json, verify_names
+from broker_common.commands.dashboard import dashboard_command
+from broker_common.commands.dictionary import dictionary_command
+from broker_common.commands.keys import register_command, revoke_command
+from broker_common.commands.load import (
     changes_json,
     changes_since,
     check_option,
@@ -43,6 +38,11 @@ from broker_common.load_commands import (
     rejections_json,
     values_json,
 )
+from broker_common.commands.texts import LINKAGE_BEGUN, NO_DICTIONARY_YET
+from broker_common.crypto.certificates import Role
+from broker_common.errors import BrokerError, RefusedError
+from broker_common.heap import share_one_heap
+from broker_common.language import phrase, phrase_of, said
 from broker_common.privacy.delays import declared_at_least
 from broker_common.privacy.policy import Policy
 from broker_common.rpc.handshake_log import noting_refused_connections
@@ -127,7 +127,7 @@ def create(
         "events": declared.events,
     }
     step = said(texts.CREATED_LINKED if linkage_file else texts.CREATED_UNLINKED, home=home)
-    missing = [said(NO_DICTIONARY, home=home)] * (dictionary is None)
+    missing = [said(NO_DICTIONARY_YET, home=home)] * (dictionary is None)
     emit(as_json, result, "\n".join([said(texts.CREATED, **(result | {"linkage": step})), *missing]))
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from broker_common import card_texts, dictionary_texts
 from broker_common.cli import (
     CommandInterrupted,
     HostPort,
@@ -28,6 +27,7 @@ from broker_common.cli import (
     ready_line,
     say,
 )
+from broker_common.commands import texts as common_texts
 from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
 from broker_common.language import phrase, said
 from broker_common.storage.clock import system_clock
@@ -85,8 +85,8 @@ def _say_dictionary(role: str, version: int) -> None:
 @home_option
 @json_option
 @click.argument("variable", required=False)
-@click.option("--search", "word", metavar="WORD", help=dictionary_texts.SEARCH_HELP)
-@click.option("--under", "under", metavar="CODE", help=dictionary_texts.UNDER_HELP)
+@click.option("--search", "word", metavar="WORD", help=common_texts.SEARCH_HELP)
+@click.option("--under", "under", metavar="CODE", help=common_texts.UNDER_HELP)
 def dictionary(home: Path, as_json: bool, variable: str | None, word: str | None, under: str | None) -> None:
     """What may be asked: health columns, language variables, and their published codes.
 
@@ -461,14 +461,14 @@ def create(
 @home_option
 @json_option
 @click.argument("card", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--fingerprint", help=card_texts.FINGERPRINT_HELP)
-@click.option("--replace", is_flag=True, help=card_texts.REPLACE_HELP)
+@click.option("--fingerprint", help=common_texts.FINGERPRINT_HELP)
+@click.option("--replace", is_flag=True, help=common_texts.REPLACE_HELP)
 def register(home: Path, as_json: bool, card: Path, fingerprint: str | None, replace: bool) -> None:
     """Know an agency by the card that it printed with 'keys card'.
 
     Newer cards of an agency are taken by themselves at every contact; this is for the first one, and after a loss of keys.
     """
-    from broker_common.card_commands import verify_card_role
+    from broker_common.commands.keys import verify_card_role
     from broker_common.storage.registration import read_card
     from researcher_node.opening import ResearcherHome
     from researcher_node.trust import AGENCIES

@@ -14,12 +14,11 @@ import jinja2
 import pytest
 from jinja2 import nodes
 
-from broker_common import card_texts, create_texts, dictionary_texts, load_texts
 from broker_common.audit import texts as audit_texts
 from broker_common.audit.codes import CODES, PENDING
 from broker_common.cli import LIBRARY_SENTENCES
+from broker_common.commands import texts as command_texts
 from broker_common.crypto.cards import PURPOSES
-from broker_common.dashboard import texts as dashboard_texts
 from broker_common.doctor import texts as doctor_texts
 from broker_common.errors import REASONS
 from broker_common.interrupts import HINT
@@ -52,18 +51,14 @@ TEXTS = (
     *(
         assessment_texts,
         audit_texts,
-        card_texts,
+        command_texts,
         census_texts,
-        create_texts,
-        dashboard_texts,
         deploy_texts,
-        dictionary_texts,
         doctor_texts,
         document_texts,
         evaluate_texts,
         health_texts,
         linking_texts,
-        load_texts,
         researcher_texts,
         sensitivity_texts,
         site_texts,

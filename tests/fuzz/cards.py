@@ -17,7 +17,7 @@ from fakes.cards import IDENTITY, Party
 from fakes.randomness import SeededRandomness
 from fuzz.target import Target, fresh_path, require
 
-from broker_common.card_commands import _key_rows, _key_table
+from broker_common.commands.keys import _key_rows, _key_table
 from broker_common.crypto.cards import (
     PURPOSES,
     TLS,

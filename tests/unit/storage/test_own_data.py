@@ -10,9 +10,9 @@ import pytest
 from fakes.own_data import DICTIONARY, PEOPLE, PUBLISHED, STAYS, own_home, plan_of, rows_of
 from fakes.parquet import write_parquet
 
+from broker_common.commands.load import load_text, values_json
 from broker_common.crypto.id_forms import parse_ids
 from broker_common.errors import InvalidRequestError
-from broker_common.load_commands import load_text, values_json
 from broker_common.storage.load_figures import watching
 from broker_common.storage.source import RejectedRows
 from broker_common.storage.source_mapping import WordReader

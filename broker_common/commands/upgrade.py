@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from broker_common import dictionary_texts as texts
 from broker_common.cli import emit, home_option, json_option
-from broker_common.dictionary_commands import agency_at
+from broker_common.commands import texts
+from broker_common.commands.dictionary import agency_at
 from broker_common.language import said
 
 

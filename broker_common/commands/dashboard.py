@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from broker_common.cli import Whole, emit, home_option, json_option, lifeline_option
-from broker_common.dashboard import texts
+from broker_common.commands import texts
 from broker_common.language import said
 
 # TCP has no larger one.
@@ -42,7 +42,7 @@ def dashboard_command(opened: Callable[[Path], Any]) -> click.Command:
         """
 
         def say(address: str) -> None:
-            emit(as_json, {"address": address}, said(texts.AT, address=address))
+            emit(as_json, {"address": address}, said(texts.DASHBOARD_AT, address=address))
 
         # Imported here: no other command has to wait for the libraries of pages.
         from broker_common.dashboard.running import run_dashboard  # noqa: PLC0415

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import click
 
-from broker_common import load_texts as texts
 from broker_common.cli import rejections_text
+from broker_common.commands import texts
 from broker_common.language import said
 from broker_common.query.dictionary import listed
 from broker_common.storage.load_figures import Change, Changes, CodeChange, LoadFigures, changes_between
@@ -42,7 +42,7 @@ def _value_figures(counts: ValueRows) -> dict[str, int]:
 def _values_text(rejected: RejectedRows) -> str:
     lines = []
     for name, counts in rejected.values.items():
-        lines.append(said(texts.VALUES, column=name, rejected=counts.rejected.count, **_value_figures(counts)))
+        lines.append(said(texts.VALUES_READ, column=name, rejected=counts.rejected.count, **_value_figures(counts)))
         lines.append(rejections_text(counts.rejected.placed, counts.rejected.count))
     return "\n".join(filter(None, lines))
 
@@ -82,7 +82,7 @@ def events_text(events: Mapping[str, EventCounts]) -> str:
     lines = []
     for name, counts in events.items():
         figures = {key: getattr(counts, key) for key in ("rows", "loaded", "without_card", "of_nobody")}
-        lines.append(said(texts.EVENTS, table=name, rejected=counts.rejected.count, **figures))
+        lines.append(said(texts.EVENTS_READ, table=name, rejected=counts.rejected.count, **figures))
         lines.append(rejections_text(counts.rejected.placed, counts.rejected.count))
         if 2 * counts.of_nobody > counts.rows:
             lines.append(said(texts.OF_NOBODY, table=name))
@@ -131,27 +131,29 @@ def load_text(
         lines.append(said(texts.REJECTED_FILE, file=str(file)))
     lines.append(_changes_text(changes))
     if is_check:
-        lines.append(said(texts.CHECKED))
+        lines.append(said(texts.LOAD_CHECKED))
     return "\n".join(filter(None, lines))
 
 
 def _changes_text(changes: Changes | None) -> str:
     if changes is None:
-        return said(texts.FIRST)
+        return said(texts.FIRST_LOAD)
     if changes.is_same:
-        return said(texts.SAME)
+        return said(texts.SAME_LOAD)
     lines = [*map(_figure_text, changes.figures), *(line for code in changes.codes for line in _code_lines(code))]
     if not lines:
         return said(texts.EQUAL_FIGURES)
     much = _count_of_much(changes)
-    warning = [said(texts.MUCH, count=much)] if much else []
-    return "\n".join([said(texts.CHANGED), *lines, *warning])
+    warning = [said(texts.MUCH_CHANGED, count=much)] if much else []
+    return "\n".join([said(texts.CHANGED_SINCE), *lines, *warning])
 
 
 def _figure_text(change: Change) -> str:
-    what = said(texts.NAMES[change.what], of=change.of)
+    what = said(texts.FIGURE_NAMES[change.what], of=change.of)
     is_share = change.what.endswith("_percent")
-    return said(texts.SHARE if is_share else texts.SIZE, what=what, before=change.before, now=change.now)
+    return said(
+        texts.SHARE_CHANGED if is_share else texts.SIZE_CHANGED, what=what, before=change.before, now=change.now
+    )
 
 
 def _code_lines(change: CodeChange) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from fakes.invoking import invoke
 from fakes.parquet import write_parquet
 
-from broker_common.dictionary_commands import dictionary, dictionary_command
+from broker_common.commands.dictionary import dictionary, dictionary_command
 from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
 from broker_common.storage.dictionary_file import FILE_NAME, dictionary_toml, read_dictionary

@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from broker_common import create_texts as texts
 from broker_common.audit.creating import create_home, trust
-from broker_common.card_commands import card_text
-from broker_common.card_texts import FINGERPRINT_HELP, REPLACE_HELP
 from broker_common.cli import HostPort, emit, home_option_of, is_address, json_option, new_home_option
+from broker_common.commands import texts
+from broker_common.commands.keys import card_text
+from broker_common.commands.texts import FINGERPRINT_HELP, REPLACE_HELP
 from broker_common.crypto.id_forms import ONTARIO
 from broker_common.errors import InvalidRequestError
 from broker_common.language import said
@@ -33,7 +33,7 @@ def create_options(command: Callable[..., None]) -> Callable[..., None]:
             click.option("--organisation", required=True, help=texts.ORGANISATION_HELP),
             click.option("--origin", required=True, metavar="NAME", help=texts.ORIGIN_HELP),
             click.option("--address", required=True, type=HostPort(), help=texts.ADDRESS_HELP),
-            click.option("--dictionary", type=_FILE, help=texts.DICTIONARY_HELP),
+            click.option("--dictionary", type=_FILE, help=texts.FIRST_DICTIONARY_HELP),
             click.option("--linkage-file", type=_FILE, help=texts.LINKAGE_FILE_HELP),
         ]
     ):

@@ -14,8 +14,8 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 
 import click
 
-from broker_common import card_texts as texts
 from broker_common.cli import emit, home_option, instant, is_address, json_option, load_installed, say
+from broker_common.commands import texts
 from broker_common.crypto.cards import (
     MOST_KEYS_PER_PURPOSE,
     PURPOSES,
@@ -128,7 +128,7 @@ def list_keys(home: Path, as_json: bool) -> None:
 @keys.command()
 @home_option
 @json_option
-@click.option("--to", "to", type=click.Path(path_type=Path, dir_okay=False), help=texts.TO_HELP)
+@click.option("--to", "to", type=click.Path(path_type=Path, dir_okay=False), help=texts.CARD_TO_HELP)
 def card(home: Path, as_json: bool, to: Path | None) -> None:
     """Print the home's own card, to be handed to its peers, and the fingerprint to compare with them."""
     own = _open(home).own_card()

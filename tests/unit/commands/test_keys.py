@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from fakes.invoking import invoke
 
-from broker_common import card_commands, cli
-from broker_common.card_commands import keys, revoke_command
+from broker_common import cli
+from broker_common.commands import keys as key_commands
+from broker_common.commands.keys import keys, revoke_command
 from broker_common.errors import InvalidRequestError
 
 
@@ -44,7 +45,7 @@ def test_home_whose_package_is_absent_says_so(tmp_path: Path, monkeypatch: pytes
     """Each node runs with the others absent; their homes may lie there all the same."""
     (tmp_path / "config.toml").write_text('role = "census"\n')
     absent = EntryPoint("census", "census_node.absent:CensusHome", "tripartite.homes")
-    monkeypatch.setattr(card_commands, "entry_points", lambda **_: (absent,))
+    monkeypatch.setattr(key_commands, "entry_points", lambda **_: (absent,))
     # The package, not this module of it, is what somebody has to install.
     monkeypatch.setattr(
         cli, "_points", lambda: (EntryPoint("census", "census_node.cli:commands", "tripartite.commands"),)

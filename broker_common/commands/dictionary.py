@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker_common import dictionary_texts as texts
 from broker_common.cli import emit, home_option, json_option, load_installed, usual_home_of
+from broker_common.commands import texts
 from broker_common.errors import InvalidRequestError
 from broker_common.language import language_of_environment, phrase, said
 from broker_common.terminal import fitted
@@ -77,7 +77,7 @@ def diff(as_json: bool, old: Path, new: Path) -> None:
     found = changes(read_dictionary(old), read_dictionary(new))
     result = _changes_json(found)
     head = said(texts.NEEDS_LOAD, old=old, new=new) if result["needs_load"] else said(texts.NEEDS_NO_LOAD)
-    emit(as_json, result, fitted("\n".join([head, *_change_lines(found)])) if found else said(texts.SAME))
+    emit(as_json, result, fitted("\n".join([head, *_change_lines(found)])) if found else said(texts.SAME_DICTIONARY))
 
 
 @dictionary.command()
@@ -112,7 +112,7 @@ def adopt(home: Path, as_json: bool, file: Path | None) -> None:
 @json_option
 @click.option("--id", "ids", multiple=True, required=True, metavar="COLUMN", help=texts.ID_HELP)
 @click.option("--codes", "code_lists", multiple=True, type=_CodeList(), help=texts.CODES_HELP)
-@click.option("--to", "to", type=_FILE, help=texts.TO_HELP)
+@click.option("--to", "to", type=_FILE, help=texts.DRAFT_TO_HELP)
 @click.argument("sources", nargs=-1, required=True, type=_FILE, metavar="SOURCE...")
 def draft(
     as_json: bool,
@@ -223,7 +223,7 @@ def _checked_json(found: Dictionary) -> dict[str, Any]:
 
 def _checked_lines(path: Path, found: Dictionary) -> Iterator[str]:
     yield said(
-        texts.CHECKED,
+        texts.DICTIONARY_CHECKED,
         file=path,
         agency=found.agency or said(texts.NO_AGENCY),
         version=found.version,
@@ -248,7 +248,7 @@ def _column_lines(indent: str, columns: Sequence[Column]) -> Iterator[str]:
         parts = list(kinds(column, language_of_environment()))
         if column.codes:
             deep = levels(column)
-            parts[0] = said(texts.LEVELS if deep > 1 else texts.CODES, n=len(column.codes), levels=deep)
+            parts[0] = said(texts.CODE_LEVELS if deep > 1 else texts.CODE_COUNT, n=len(column.codes), levels=deep)
         yield indent + said(texts.COLUMN, name=column.name.ljust(width), kind=", ".join(parts))
 
 
