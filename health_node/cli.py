@@ -58,9 +58,9 @@ from health_node.config import CensusPeer, HealthConfig
 from health_node.creating import create_home
 from health_node.node import verify_fits
 from health_node.opening import HealthHome
-from health_node.people_store import Figures, read_figures
-from health_node.roster_book import RosterBook, SentRoster
-from health_node.tables import Declared
+from health_node.people.store import Figures, read_figures
+from health_node.people.tables import Declared
+from health_node.roster.book import RosterBook, SentRoster
 
 _FIRST_RELEASE = "first"
 _PEERS: tuple[Role, ...] = ("researcher", "census")
@@ -337,7 +337,7 @@ commands.add_command(dictionary_command(lambda home: HealthHome(home).published_
 
 def _dashboard(home: Path) -> Any:
     # Imported here: no other command has to wait for the libraries of pages.
-    from health_node.dashboard import HealthDashboard  # noqa: PLC0415
+    from health_node.operator.dashboard import HealthDashboard  # noqa: PLC0415
 
     return HealthDashboard(HealthHome(home), system_clock)
 

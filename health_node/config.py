@@ -11,7 +11,7 @@ from broker_common.logs import LogFormat
 from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.query.dictionary import Dictionary
 from broker_common.storage.registration import Identifier, LogName
-from health_node.tables import Declared, declared_of
+from health_node.people.tables import Declared, declared_of
 
 
 class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

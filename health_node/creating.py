@@ -12,7 +12,7 @@ from broker_common.storage.linkage_keys import chain_handed_over
 from health_node import texts
 from health_node.config import HealthConfig
 from health_node.opening import HealthHome
-from health_node.tables import shapes_of
+from health_node.people.tables import shapes_of
 
 
 def create_home(path: Path, config: HealthConfig, *, linkage_file: Path | None, dictionary: Path | None) -> HealthHome:

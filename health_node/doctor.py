@@ -20,8 +20,8 @@ from broker_common.storage.registration import registered
 from broker_common.storage.source_plan import LINKED_ID
 from broker_common.tlog.health_state import HealthState
 from health_node.opening import HealthHome
-from health_node.people_store import read_figures
-from health_node.roster_book import RosterBook
+from health_node.people.store import read_figures
+from health_node.roster.book import RosterBook
 
 
 def look(path: Path) -> Iterator[Finding]:

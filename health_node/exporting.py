@@ -15,7 +15,7 @@ from broker_common.query.dictionary import Dictionary
 from broker_common.query.messages import parse_message
 from broker_common.values import base64_text
 from health_node.opening import HealthHome
-from health_node.questions import KeptQuestion, Questions
+from health_node.query.questions import KeptQuestion, Questions
 
 
 def export(home: Path, folder: ExportFolder, report: Report) -> ExportReport:

@@ -50,14 +50,14 @@ from broker_common.storage.registration import own_card
 from broker_common.tlog.entries import DictionaryAdopted, Forwarded, Refused, ReportedCharge, Settled, Submitted
 from broker_common.tlog.health_state import AcceptedTicket, HealthState
 from broker_common.values import Clock, Randomness, base64_text
-from health_node.cohort import lay_out
-from health_node.cohort_figures import CohortBands
-from health_node.forwarding import HandedOver, Sample, VerifiedCharge, sign_manifest
-from health_node.marks import mark_sample, verify_affordable
-from health_node.people_store import PeopleStore, stored_dictionary
-from health_node.questions import KeptQuestion, Questions
-from health_node.roster_book import RosterBook
-from health_node.tables import Declared
+from health_node.operator.cohort_figures import CohortBands
+from health_node.people.store import PeopleStore, stored_dictionary
+from health_node.people.tables import Declared
+from health_node.query.cohort import lay_out
+from health_node.query.forwarding import HandedOver, Sample, VerifiedCharge, sign_manifest
+from health_node.query.marks import mark_sample, verify_affordable
+from health_node.query.questions import KeptQuestion, Questions
+from health_node.roster.book import RosterBook
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,17 +34,17 @@ from broker_common.storage.source_plan import LINKED_ID, SourcePlan, plan_for
 from broker_common.storage.witnessing import CosignedNotes
 from broker_common.tlog.health_state import HealthState
 from health_node.census_link import CensusLink, fetch_policy
-from health_node.cohort_figures import CohortBands
 from health_node.config import HealthConfig
-from health_node.loading import LoadReport, load_people
 from health_node.node import HealthNode, SamplingKeys, forget_old_loads, loads_needed, verify_fits
-from health_node.people_store import PeopleStore
-from health_node.questions import Questions
-from health_node.relinking import relink_people, reload_people
-from health_node.roster_book import RosterBook
-from health_node.rosters import RosterSender
+from health_node.operator.cohort_figures import CohortBands
+from health_node.people.loading import LoadReport, load_people
+from health_node.people.relinking import relink_people, reload_people
+from health_node.people.store import PeopleStore
+from health_node.people.tables import shapes_of
+from health_node.query.questions import Questions
+from health_node.roster.book import RosterBook
+from health_node.roster.sending import RosterSender
 from health_node.service import HealthService
-from health_node.tables import shapes_of
 from health_node.witness import CensusWitness
 
 _LOADS = "people"

@@ -33,9 +33,9 @@ from broker_common.tracing import Report, recording, span
 from health_node import texts
 from health_node.census_link import CensusLink, CensusNow, fetch_policy
 from health_node.config import LimitConfig
-from health_node.fair_queue import FairQueue, Spot
-from health_node.forwarding import Sample, make_manifest, seal_attempt, verify_charged, verify_refused
 from health_node.node import Accepted, HealthNode, LoadReplacedError, Verified
+from health_node.query.fair_queue import FairQueue, Spot
+from health_node.query.forwarding import Sample, make_manifest, seal_attempt, verify_charged, verify_refused
 
 _log = structlog.get_logger()
 Context = ServicerContext[object, object]

@@ -24,7 +24,7 @@ SHORT_LIMITS = {
     "process/test_modes.py": "between looks at what no event tells of",
     "unit/census_node/ledger/test_book.py": "time for an erasure that does not wait, as it should not; nothing fails",
     "unit/census_node/operator/test_staff_figures.py": "time for a computation that must wait; nothing fails",
-    "unit/health_node/test_cohort_figures.py": "time for a computation that must wait; nothing fails",
+    "unit/health_node/operator/test_cohort_figures.py": "time for a computation that must wait; nothing fails",
     "unit/rpc/test_server.py": "time for an end that must not come; nothing fails",
     "unit/storage/test_clock.py": "a clock made up for the test",
     "faults/test_journal_faults.py": "how long somebody holds a lock",

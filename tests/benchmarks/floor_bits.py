@@ -25,8 +25,8 @@ from broker_common.crypto.sealing import OpeningKey
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Column, ColumnType, Dictionary
 from census_node.ledger.passes import JOINED, Bits, CardPlaces, Passes, PersonCharges
-from health_node.marks import mark_sample
-from health_node.people_store import People, PeopleStore, build_people_store
+from health_node.people.store import People, PeopleStore, build_people_store
+from health_node.query.marks import mark_sample
 
 __all__ = ["main", "table", "verdicts"]
 

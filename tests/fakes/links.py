@@ -45,7 +45,7 @@ from census_node.service import CensusService
 from health_node.census_link import CensusLink, CensusNow
 from health_node.config import LimitConfig as HealthLimits
 from health_node.node import HealthNode
-from health_node.rosters import RosterSender
+from health_node.roster.sending import RosterSender
 from health_node.service import HealthService
 from health_node.witness import CensusWitness
 

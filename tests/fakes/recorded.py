@@ -42,8 +42,8 @@ from broker_common.storage.clock import system_clock
 from census_node.opening import CensusHome
 from census_node.operator.dashboard import CensusDashboard
 from census_node.release.slot_secrets import SLOT_SECRET_BYTES
-from health_node.dashboard import HealthDashboard
 from health_node.opening import HealthHome
+from health_node.operator.dashboard import HealthDashboard
 from researcher_node.asking import Precision, Session, Wanted
 
 __all__ = ["COLLEAGUES_CRITERIA", "KEYS", "TYPED_CRITERIA", "TYPED_QUESTION", "TYPOS", "Recorded", "Watched", "record"]

@@ -19,7 +19,7 @@ from broker_common.crypto.rosters import RosterPayload, roster_hash
 from broker_common.crypto.sealing import roster_info
 from broker_common.crypto.signing import SigningKey
 from broker_common.privacy.delays import DECLARED_STEP
-from health_node.rosters import sign_roster
+from health_node.roster.sending import sign_roster
 
 __all__ = ["MadeRoster", "halves_of_rows", "requests_of"]
 

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from broker_common.crypto.sample_bits import PLACES_IN_PART, Bound, SampleBits
 from broker_common.query.condition import Condition
-from health_node.forwarding import Sample
-from health_node.people_store import PEOPLE_IN_BLOCK, PeopleStore
+from health_node.people.store import PEOPLE_IN_BLOCK, PeopleStore
+from health_node.query.forwarding import Sample
 
 __all__ = ["sample_of", "selected", "whom"]
 

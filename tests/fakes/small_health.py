@@ -65,13 +65,13 @@ from broker_common.tlog.merkle import MerkleTree
 from broker_common.tlog.note import NoteSigner
 from broker_common.values import QUERY_ID_BYTES
 from health_node.census_link import CensusLink, CensusNow
-from health_node.cohort_figures import CohortBands
 from health_node.config import LimitConfig
 from health_node.node import HealthNode, SamplingKeys
-from health_node.people_store import People, build_people_store
-from health_node.questions import Questions
-from health_node.roster_book import RosterBook
-from health_node.rosters import RosterSender
+from health_node.operator.cohort_figures import CohortBands
+from health_node.people.store import People, build_people_store
+from health_node.query.questions import Questions
+from health_node.roster.book import RosterBook
+from health_node.roster.sending import RosterSender
 from health_node.service import HealthService
 
 __all__ = ["BEGAN_MS", "BEN", "PEOPLE", "Asked", "SmallCensus", "SmallHealth"]

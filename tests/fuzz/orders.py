@@ -60,8 +60,8 @@ from census_node.ledger.passes import JOINED, CardPlaces
 from census_node.query.admission import AdmittedSample, Arrived, Gate, SampleAttempt
 from census_node.registry.joining import JoinedRoster
 from census_node.registry.reception import AdmittedRoster, RosterGate, admit
-from health_node.forwarding import HandedOver, VerifiedCharge, sign_manifest, verify_charged, verify_refused
-from health_node.rosters import sign_roster
+from health_node.query.forwarding import HandedOver, VerifiedCharge, sign_manifest, verify_charged, verify_refused
+from health_node.roster.sending import sign_roster
 from researcher_node.answers import Answers, AskedQuestion, CensusKeys
 from researcher_node.census_log import CensusLog
 from researcher_node.slots import verify_slot

@@ -19,8 +19,8 @@ from broker_common.storage.source import RejectedRows
 from broker_common.storage.source_plan import PlainPlan
 from census_node.registry.loading import id_columns, read_registry
 from deploy.synthetic.population import write_sources
-from health_node.loading import load_people
-from health_node.tables import Declared
+from health_node.people.loading import load_people
+from health_node.people.tables import Declared
 
 __all__ = ["LOADED", "REFUSED", "WRITINGS", "write_all"]
 

@@ -63,8 +63,8 @@ from census_node.registry.loading import read_registry
 from census_node.registry.registry import Registry
 from census_node.release.publication import verify_witnessed
 from census_node.release.slot_secrets import SLOT_SECRET_BYTES, SlotSecrets
-from health_node.loading import load_people
-from health_node.people_store import PeopleStore, read_figures
+from health_node.people.loading import load_people
+from health_node.people.store import PeopleStore, read_figures
 from researcher_node.remembered_checkpoint import RememberedCheckpoint
 
 __all__ = ["TARGETS"]

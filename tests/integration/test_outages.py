@@ -29,9 +29,9 @@ from broker_common.storage import keyring
 from broker_common.storage.clock import system_clock
 from census_node.opening import CensusHome
 from census_node.operator.dashboard import CensusDashboard
-from health_node.dashboard import HealthDashboard
 from health_node.opening import HealthHome
-from health_node.roster_book import RosterBook, SentRoster
+from health_node.operator.dashboard import HealthDashboard
+from health_node.roster.book import RosterBook, SentRoster
 
 DAY_MS = 86_400_000
 YEAR_MS = 366 * DAY_MS

@@ -15,7 +15,7 @@ from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import BrokerError, RefusedError
 from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.tlog.entries import Rostered
-from health_node.people_store import PeopleStore
+from health_node.people.store import PeopleStore
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from broker_common.storage.source_plan import PlainPlan
 from census_node.ledger.subjects import Cards
 from census_node.registry.loading import id_columns, read_registry
 from deploy.synthetic.population import write_sources
-from health_node.loading import load_people
-from health_node.tables import Declared
+from health_node.people.loading import load_people
+from health_node.people.tables import Declared
 
 LINKAGE = LinkageChain([LinkageKey(bytes(range(32)))])
 POPULATION = 3000

@@ -32,11 +32,11 @@ from broker_common.tlog.entries import encode_entry
 from broker_common.tlog.health_state import HealthState
 from census_node.opening import CensusHome
 from census_node.operator.dashboard import CensusDashboard
-from health_node.dashboard import HealthDashboard
-from health_node.forwarding import VerifiedCharge, make_manifest
 from health_node.node import HealthNode
 from health_node.opening import HealthHome
-from health_node.roster_book import RosterBook, number_roster
+from health_node.operator.dashboard import HealthDashboard
+from health_node.query.forwarding import VerifiedCharge, make_manifest
+from health_node.roster.book import RosterBook, number_roster
 
 # No number of people is at the edge of a ten, where rounding shows one more or less; `docs/watching.md` says so.
 PEOPLE = 395

@@ -20,8 +20,8 @@ from broker_common.storage.source_kinds import open_source
 from broker_common.storage.source_plan import LINKED_ID, PlainPlan
 from census_node.registry.loading import id_columns, read_registry
 from deploy.synthetic.population import write_sources
-from health_node.loading import _Incoming
-from health_node.tables import Declared
+from health_node.people.loading import _Incoming
+from health_node.people.tables import Declared
 
 LINKAGE = LinkageChain([LinkageKey(bytes(range(32)))])
 POPULATION = 60

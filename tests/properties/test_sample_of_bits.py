@@ -20,8 +20,8 @@ from broker_common.query.condition import Condition
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Column, ColumnType, Dictionary
 from census_node.ledger.passes import JOINED, CardPlaces, Passes, PersonCharges
-from health_node.marks import mark_sample
-from health_node.people_store import People, PeopleStore, build_people_store
+from health_node.people.store import People, PeopleStore, build_people_store
+from health_node.query.marks import mark_sample
 
 DICTIONARY = Dictionary((Column(name="age", type=ColumnType.INTEGER, description="Age.", maximum=130),))
 SAMPLING, SEALED_TO = SamplingKey(bytes(32)), OpeningKey.generate(SeededRandomness())

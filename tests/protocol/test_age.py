@@ -16,8 +16,8 @@ from fakes.world import RESEARCHER, Order, World, charge_and_answer, make_policy
 
 from broker_common.storage.journal import Journal
 from census_node.node import CensusNode
-from health_node.forwarding import VerifiedCharge, make_manifest
 from health_node.node import HealthNode
+from health_node.query.forwarding import VerifiedCharge, make_manifest
 
 # Of the log or of the ledgers' history: one row and more for every answer there ever was.
 HISTORY = ("entries", "ledger_steps", "answers", "questions")

@@ -13,7 +13,7 @@ from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.sample_bits import PART_BYTES, PLACES_IN_PART, SampleBits, SealedSample
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InternalError
-from health_node.forwarding import make_manifest, seal_attempt, sign_manifest
+from health_node.query.forwarding import make_manifest, seal_attempt, sign_manifest
 
 
 def sent(world: World, ordered: OrderedSample) -> list[census_service_pb2.CountRequest]:

@@ -24,7 +24,7 @@ from broker_common.tlog.entries import Charged, Entry, Event, Expired, Released,
 from broker_common.tlog.merkle import MerkleTree
 from broker_common.tlog.note import NoteSigner
 from broker_common.values import NoisyCounts
-from health_node.forwarding import HandedOver, VerifiedCharge, make_manifest, verify_charged
+from health_node.query.forwarding import HandedOver, VerifiedCharge, make_manifest, verify_charged
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import price
 from broker_common.tlog.entries import Delivered, Released
 from census_node.release.outbox import Outbox
-from health_node.forwarding import Sample, VerifiedCharge, make_manifest
 from health_node.node import Accepted, HealthNode
+from health_node.query.forwarding import Sample, VerifiedCharge, make_manifest
 
 
 class PowerCutError(Exception):

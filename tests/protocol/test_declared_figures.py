@@ -21,7 +21,7 @@ from census_node.config import LimitConfig as CensusLimits
 from census_node.service import CensusService
 from health_node.config import LimitConfig
 from health_node.node import HealthNode
-from health_node.people_store import PeopleStore
+from health_node.people.store import PeopleStore
 
 TICKING = make_policy(tick_ms=250, delay_ms=least_forward_delay_ms(DECLARED_STEP))
 Refusal = tuple[str, str, str]

@@ -55,8 +55,8 @@ from census_node.config import LimitConfig as CensusLimits
 from census_node.ledger.samples import SampleFolder
 from census_node.operator import operating
 from health_node.config import LimitConfig
-from health_node.forwarding import Sample
 from health_node.node import Accepted, HealthNode
+from health_node.query.forwarding import Sample
 from health_node.service import HealthService
 
 Requests = AsyncIterator[census_service_pb2.CountRequest]

@@ -24,7 +24,7 @@ from broker_common.tlog.entries import Relinked
 from census_node.ledger.passes import Bits, Counted, Passes
 from census_node.registry import Registry
 from census_node.registry.registry import counted as counted_of
-from health_node.people_store import PeopleStore
+from health_node.people.store import PeopleStore
 
 NEXT = LinkageKey(bytes(range(32)))
 QUESTIONS = ["all", "mother_tongue = 'French'", "mother_tongue = 'English'", "home_language in ('French', 'English')"]

@@ -30,8 +30,8 @@ from census_node.registry import Registry
 from census_node.registry import registry as census_node
 from census_node.registry.registry import counted
 from health_node import node as health_node
-from health_node.people_store import PeopleStore
-from health_node.rosters import RosterSender
+from health_node.people.store import PeopleStore
+from health_node.roster.sending import RosterSender
 
 PEOPLE, OTHER_PEOPLE = 400, 150
 NEW_RELEASE = "2016"

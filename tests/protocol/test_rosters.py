@@ -46,7 +46,7 @@ from census_node.registry.reception import AdmittedRoster, RosterReception
 from census_node.registry.rosters import KeptRoster, People, RosterBook, RosterFolder
 from census_node.registry.staging import RosterName
 from census_node.service import CensusService
-from health_node.roster_book import RosterBook as SentBook
+from health_node.roster.book import RosterBook as SentBook
 
 FRAMES = DECLARED_STEP // 16_384
 

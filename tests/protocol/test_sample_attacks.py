@@ -23,7 +23,7 @@ from broker_common.crypto.sample_bits import HEAD_BYTES, PART_BYTES, PLACES_IN_P
 from broker_common.crypto.sealing import OpeningKey, sample_bits_info
 from broker_common.errors import BrokerError
 from broker_common.query.messages import parse_message
-from health_node.forwarding import Sample
+from health_node.query.forwarding import Sample
 
 Messages = list[census_service_pb2.CountRequest]
 SALT = bytes(range(SALT_BYTES))

@@ -41,8 +41,8 @@ from census_node.ledger.samples import SampleFolder
 from census_node.service import CensusService
 from health_node import texts
 from health_node.config import LimitConfig
-from health_node.fair_queue import Spot
 from health_node.node import HealthNode
+from health_node.query.fair_queue import Spot
 from health_node.service import HealthService
 
 pytestmark = pytest.mark.statistical

@@ -22,7 +22,7 @@ from broker_common.crypto.secret import Secret, parse_secret, secret_text
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.privacy.opening import Opening
 from broker_common.values import ExactCounts
-from health_node.questions import KeptQuestion
+from health_node.query.questions import KeptQuestion
 
 MARK = b"\xc5ClassifiedQ7x\xc5"
 RAW = (MARK * 10)[:32]

@@ -20,8 +20,8 @@ from structlog.testing import capture_logs
 from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
 from broker_common.tlog.entries import Forwarded, Rostered, Settled
 from health_node import texts
-from health_node.cohort_figures import CohortBands
-from health_node.roster_book import RosterBook
+from health_node.operator.cohort_figures import CohortBands
+from health_node.roster.book import RosterBook
 
 TICK_MS, DELAY_MS = 250, 300
 HOUR = 3600.0

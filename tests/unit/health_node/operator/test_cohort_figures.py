@@ -10,7 +10,7 @@ import pytest
 
 from broker_common.dashboard.cells import LEAST_CELL
 from broker_common.errors import InternalError
-from health_node.cohort_figures import LEAST_QUESTIONS, band_of, compute_if_due, read_cohort_figures
+from health_node.operator.cohort_figures import LEAST_QUESTIONS, band_of, compute_if_due, read_cohort_figures
 
 DAY_MS = 86_400_000
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from fakes.disk import limited_files
 
-from health_node import sorting
-from health_node.encoding import Stored, StoredType
-from health_node.sorting import Sorter
+from health_node.people import sorting
+from health_node.people.encoding import Stored, StoredType
+from health_node.people.sorting import Sorter
 
 KINDS: dict[str, StoredType] = {"day": np.dtype(np.uint32), "code": np.dtype(np.uint8)}
 

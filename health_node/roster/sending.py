@@ -1,6 +1,6 @@
 """Sending rosters: that of the load in force, sealed anew at every attempt, until the census node has it.
 
-SECURITY: nothing of a roster leaves before the entry is durable that commits to it (`roster_book`). It leaves only when no
+SECURITY: nothing of a roster leaves before the entry is durable that commits to it (`book`). It leaves only when no
 question that is under way stands for an older load: a sample never meets a roster that replaced its own.
 """
 
@@ -28,8 +28,8 @@ from broker_common.values import Randomness
 from health_node import texts
 from health_node.census_link import CensusLink
 from health_node.node import HealthNode
-from health_node.people_store import PeopleStore
-from health_node.roster_book import RosterBook, SentRoster, number_roster
+from health_node.people.store import PeopleStore
+from health_node.roster.book import RosterBook, SentRoster, number_roster
 
 _log = structlog.get_logger()
 RosterCall = StreamUnaryCall[census_service_pb2.SendRosterRequest, census_service_pb2.SendRosterResponse]

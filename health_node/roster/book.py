@@ -20,7 +20,7 @@ from broker_common.storage.registration import own_card
 from broker_common.tlog.entries import Rostered
 from broker_common.tlog.health_state import HealthState
 from broker_common.values import Randomness
-from health_node.people_store import PeopleStore
+from health_node.people.store import PeopleStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
 from broker_common.storage.source_plan import PlainPlan
 from deploy.synthetic.population import write_sources
-from health_node import people_store
-from health_node.loading import LoadReport, load_people
-from health_node.people_store import PeopleStore, read_figures
-from health_node.tables import Declared
+from health_node.people import store as people_store
+from health_node.people.loading import LoadReport, load_people
+from health_node.people.store import PeopleStore, read_figures
+from health_node.people.tables import Declared
 
 KEY = LinkageChain([LinkageKey(bytes(range(32)))])
 HEADER = (

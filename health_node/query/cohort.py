@@ -42,7 +42,7 @@ from broker_common.query.condition import (
 )
 from broker_common.query.dictionary import Column, Dictionary, EventTable
 from broker_common.storage.source_values import is_list
-from health_node.encoding import Encoding, Stored, StoredType
+from health_node.people.encoding import Encoding, Stored, StoredType
 
 Marks: TypeAlias = NDArray[np.bool_]
 """Whether each person of a block is meant."""

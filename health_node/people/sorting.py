@@ -19,8 +19,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from health_node.encoding import Stored, StoredType
-from health_node.tables import Rows, offsets_of
+from health_node.people.encoding import Stored, StoredType
+from health_node.people.tables import Rows, offsets_of
 
 _ROWS_IN_RUN = 1 << 22
 _OWNER = np.dtype(np.uint32)

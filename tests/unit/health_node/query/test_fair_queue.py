@@ -10,7 +10,7 @@ from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.errors import BrokerError, PeerUnavailableError
 from health_node.config import LimitConfig
-from health_node.fair_queue import FairQueue, Spot
+from health_node.query.fair_queue import FairQueue, Spot
 
 ONE = LimitConfig(max_queries=1, max_waiting_each=2000, max_waiting=4000)
 

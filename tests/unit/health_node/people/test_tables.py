@@ -18,11 +18,11 @@ from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.query.condition import Condition
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary, EventTable
-from health_node import tables
-from health_node.encoding import Stored
-from health_node.marks import mark_sample
-from health_node.people_store import Extent, Figures, People, PeopleStore, build_people_store, read_figures
-from health_node.tables import MEMBERS, Declared, Rows, declared_of, offsets_of
+from health_node.people import tables
+from health_node.people.encoding import Stored
+from health_node.people.store import Extent, Figures, People, PeopleStore, build_people_store, read_figures
+from health_node.people.tables import MEMBERS, Declared, Rows, declared_of, offsets_of
+from health_node.query.marks import mark_sample
 
 SMALL = Dictionary(
     (

@@ -17,8 +17,8 @@ from broker_common.query.condition import Condition
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
 from broker_common.storage.source_values import MISSING, Values
-from health_node import people_store
-from health_node.people_store import Figures, People, PeopleStore, build_people_store, read_figures
+from health_node.people import store as people_store
+from health_node.people.store import Figures, People, PeopleStore, build_people_store, read_figures
 
 DICTIONARY = Dictionary(
     (

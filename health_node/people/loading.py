@@ -10,7 +10,7 @@ bytes for each value in a long list, 12 while these are sorted; events are not h
 (`sorting`): some 300 MB, 28 bytes for each place, and a file of 4 bytes an event and what its columns take.
 
 What a faulty file or row is, is decided by the sources in `broker_common.storage` and by `source_values`; how people are
-stored, by `people_store`. Until the last step the people loaded before stay in force.
+stored, by `store`. Until the last step the people loaded before stay in force.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from broker_common.storage.source import (
 )
 from broker_common.storage.source_plan import LINKED_ID, SourcePlan
 from broker_common.storage.source_values import ColumnReader, GrowingArray, ListReader, Values, is_list
-from health_node.encoding import Encoding
-from health_node.people_store import People, replace_people_store
-from health_node.sorting import Sorter
-from health_node.tables import MEMBERS, Declared, Rows, Table, offsets_of, small_columns
+from health_node.people.encoding import Encoding
+from health_node.people.sorting import Sorter
+from health_node.people.store import People, replace_people_store
+from health_node.people.tables import MEMBERS, Declared, Rows, Table, offsets_of, small_columns
 
 
 @dataclass(frozen=True, slots=True, eq=False)

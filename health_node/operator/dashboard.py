@@ -30,17 +30,17 @@ from broker_common.storage.journal import rows_of
 from broker_common.tlog.health_state import HealthState
 from broker_common.tlog.history import History
 from broker_common.values import Clock
-from health_node.cohort_figures import (
+from health_node.config import HealthConfig
+from health_node.opening import HealthHome
+from health_node.operator.cohort_figures import (
     LEAST_QUESTIONS,
     CohortFigures,
     compute_if_due,
     read_cohort_figures,
     read_counts,
 )
-from health_node.config import HealthConfig
-from health_node.opening import HealthHome
-from health_node.picture import Picture, picture_of
-from health_node.roster_book import RosterBook, SentRoster
+from health_node.operator.picture import Picture, picture_of
+from health_node.roster.book import RosterBook, SentRoster
 
 _Now: TypeAlias = Now[Picture]
 

@@ -20,10 +20,10 @@ from broker_common.storage.source import Progress
 from broker_common.storage.source_plan import SourcePlan
 from broker_common.tlog.health_state import HealthState
 from broker_common.values import Randomness
-from health_node.loading import LoadReport, load_people
 from health_node.node import forget_old_loads
-from health_node.people_store import PeopleStore, replace_people_store
-from health_node.tables import Declared
+from health_node.people.loading import LoadReport, load_people
+from health_node.people.store import PeopleStore, replace_people_store
+from health_node.people.tables import Declared
 
 
 def relink_people(
