@@ -1,4 +1,4 @@
-"""Writes exports/ beside this file: every damaged export of `fakes.damages`, as the files that an auditor would be handed.
+"""Writes exports/ beside this file: every damaged export of `vectors.damages`, as the files that an auditor would be handed.
 
     PYTHONPATH=.:protos:tests python -m vectors.damaged_exports
 
@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from fakes.damages import DAMAGES, SEEN, Damage, honest
 from fakes.history import auditor, write
+from vectors.damages import DAMAGES, SEEN, Damage, honest
 
 __all__ = ["EXPORTS", "HOME", "NAMES", "write_all"]
 

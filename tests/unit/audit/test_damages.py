@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fakes.damages import DAMAGES, SEEN, Damage
 from fakes.history import MemoryPart, auditor
+from vectors.damages import DAMAGES, SEEN, Damage
 
 from broker_common.audit.audit import replay_parts
 from broker_common.audit.home import AuditorHome
