@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from fakes import logs
 from fakes.cards import Party
-from fakes.damages import DAMAGES, begun_with_neighbour, bundle_of, flipped, honest, with_entries
 from fakes.history import RELEASE, Asked, Exports, History, MemoryPart, SignedLog, auditor, write
 from fakes.randomness import SeededRandomness
+from vectors.damages import DAMAGES, begun_with_neighbour, bundle_of, flipped, honest, with_entries
 
 from broker_common.audit import texts
 from broker_common.audit.audit import Audited, replay_parts, verify_parts

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 from fakes import logs
-from fakes.damages import honest
 from fakes.deployment import run_here
 from fakes.history import RELEASE, Asked, Exports, History, MemoryPart, auditor, slot_secret, write
+from vectors.damages import honest
 
 from broker_common.audit.audit import Audited, replay_parts
 from broker_common.audit.handed_in import FolderPart

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from fakes import logs
-from fakes.damages import handed_over
 from fakes.history import History, MemoryPart, auditor
+from vectors.damages import handed_over
 
 from broker_common.audit.audit import replay_parts
 from broker_common.audit.home import AuditorHome
