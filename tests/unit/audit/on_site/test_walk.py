@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from fakes import logs
 from fakes.dictionaries import CENSUS_DICTIONARY, CHANGES
-from fakes.site import (
+from unit.audit.on_site.site import (
     DAY_MS,
     LIES,
     Carry,
