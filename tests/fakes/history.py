@@ -8,7 +8,7 @@ what an honest node would refuse to write, a liar writes here. `exports` gives t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -35,6 +35,7 @@ from broker_common.query.question import EVERYONE
 from broker_common.query.quote import sign_quote
 from broker_common.query.refusal import refusal_of
 from broker_common.query.ticket import sign_ticket
+from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import (
     Adopted,
@@ -63,14 +64,17 @@ __all__ = [
     "Asked",
     "Exports",
     "History",
+    "Lie",
     "MemoryPart",
     "SignedLog",
     "auditor",
+    "honest",
     "slot_secret",
     "write",
 ]
 
 Exports: TypeAlias = dict[str, dict[str, bytes]]
+Lie: TypeAlias = "Mapping[str, Any] | Callable[[History], Mapping[str, Any]]"
 START_MS = 1_800_000_000_000
 RELEASE = "2021"
 # Made once: it costs more than everything else in a ticket.
@@ -113,7 +117,7 @@ class SignedLog:
     def size(self) -> int:
         return len(self.entries)
 
-    def append(self, event: Event, time_ms: int, **changes: Any) -> int:
+    def append(self, event: Event, time_ms: int, /, **changes: Any) -> int:
         """Write an entry, at its place unless `changes` say otherwise; gives its index."""
         fields: dict[str, Any] = {"sequence": self.size, "time_ms": time_ms, "policy": self.policy, "event": event}
         entry = Entry(**fields | changes)
@@ -182,6 +186,11 @@ class Asked:
         return self.ticket.query_id.hex()
 
 
+_OF_A_QUESTION = frozenset(
+    ["submit", "forward", "charge", "report_charge", "refuse", "release", "deliver", "settle", "receive"]
+)
+
+
 @dataclass
 class History:
     """Two agencies and a researcher. Every step takes `changes` to the event that it writes."""
@@ -212,10 +221,10 @@ class History:
     def pass_time(self, ms: int = 250) -> None:
         self.now_ms += ms
 
-    def begin(self) -> History:
-        """Both logs up to the first commitment to noise slots, cosigned."""
-        for event in logs.beginning("census"):
-            self.write_census(event)
+    def begin(self, otherwise: Mapping[int, Event] | None = None) -> History:
+        """Both logs up to the first commitment to noise slots, cosigned; a liar's census log has some events otherwise."""
+        for number, event in enumerate(logs.beginning("census")):
+            self.write_census((otherwise or {}).get(number, event))
         for event in logs.beginning("health"):
             self.write_health(event)
         self.write_census(logs.adopted(self.rules))
@@ -225,6 +234,13 @@ class History:
         self.commit_slots(starting=True)
         self.cosign()
         return self
+
+    def take(self, steps: str, **lies: Lie) -> None:
+        """These steps by name, those of a question with the one that was ordered last; a lie is what a step is given besides."""
+        for step in steps.split():
+            lie = lies.get(step, {})
+            about = (self.asked[-1],) if step in _OF_A_QUESTION else ()
+            getattr(self, step)(*about, **(lie(self) if callable(lie) else lie))
 
     def write_census(self, event: Event, **changes: Any) -> int:
         self.pass_time()
@@ -257,10 +273,15 @@ class History:
         self.cosigned["health"] = self.census.cosigner().cosign(self.health.note(), time_s)
         return self.cosigned["census"]
 
-    def adopt(self, rules: Policy, *, confirmed: bool = False) -> int:
-        """Other rules from here on, with the operator's confirmation or without."""
+    def census_state(self) -> CensusState:
+        """What the operator's next order to the census node refers to."""
         state = logs.census_state()
         state.origin, state.size, state.policy_hash = logs.ORIGIN, self.census.size, self.census.policy
+        return state
+
+    def adopt(self, rules: Policy, *, confirmed: bool = False) -> int:
+        """Other rules from here on, with the operator's confirmation or without."""
+        state = self.census_state()
         self.rules = rules
         return self.write_census(logs.confirmed(state, rules) if confirmed else logs.adopted(rules))
 
@@ -456,15 +477,7 @@ class History:
             self.commit_slots()
             self.cosign()
         asked = self.order(**order)
-        self.submit(asked)
-        self.forward(asked)
-        self.charge(asked)
-        self.report_charge(asked)
-        self.cosign()
-        self.release(asked)
-        self.deliver(asked)
-        self.settle(asked)
-        self.receive(asked)
+        self.take("submit forward charge report_charge cosign release deliver settle receive")
         return asked
 
     @property
@@ -497,6 +510,13 @@ class History:
         """What the census agency keeps for the holder of the oversight key: an opening of every charged ticket."""
         charged = [asked.opening for asked in self.asked if asked.opening is not None]
         return {f"{opening.ticket}{OPENING_SUFFIX}": seal_opening(opening, key) for opening in charged}
+
+
+def honest(answers: int = 1, **rules: Any) -> History:
+    """A history in which everybody did what they should."""
+    history = History(rules=logs.policy(**rules)).begin()
+    history.take("answer " * answers + "cosign")
+    return history
 
 
 def write(exports: Exports, directory: Path) -> Path:

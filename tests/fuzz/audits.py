@@ -9,11 +9,10 @@ from typing import Any
 
 import msgspec
 from fakes import logs
-from fakes.history import Exports, MemoryPart, auditor
+from fakes.history import Exports, MemoryPart, auditor, honest
 from fakes.randomness import SeededRandomness
-from fakes.site import sealed
 from fuzz.target import Cut, Target, fresh_path, joined, require
-from vectors.damages import honest
+from unit.audit.on_site.site import sealed
 
 from broker_common.audit.audit import Audited, replay_parts, verify_parts
 from broker_common.audit.documents import (

@@ -27,7 +27,6 @@ from fakes.clock import FakeClock
 from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.randomness import SeededRandomness
 from fakes.registries import made_names
-from fakes.site import sealed
 from fakes.world import FRENCH, make_pseudonyms
 from fuzz.logs import key_hash
 from fuzz.stored_people import REFUSED, build_store
@@ -35,6 +34,7 @@ from fuzz.stored_source import LOADED, WRITINGS, write_all
 from fuzz.stored_source import REFUSED as LOAD_REFUSED
 from fuzz.target import Cut, Target, fresh_path, require
 from sqlite_utils import Database
+from unit.audit.on_site.site import sealed
 
 from broker_common.audit.on_site.accounts import NOBODY, Accounts, as_names
 from broker_common.audit.on_site.files import Carry as AuditedCarry

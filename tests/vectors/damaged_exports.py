@@ -20,8 +20,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from fakes.history import auditor, write
-from vectors.damages import DAMAGES, SEEN, honest
+from fakes.history import auditor, honest, write
+from vectors.damages import DAMAGES, SEEN
 
 __all__ = ["HOME", "LIST", "NAMES", "listed", "write_all", "write_home", "write_one"]
 
@@ -43,7 +43,7 @@ def write_one(name: str, folder: Path) -> str:
         exports = honest(3, **_HONEST[name]).exports(criteria=True)
     else:
         exports = DAMAGES[name].make()
-        problems = [f"{code}:{log}:{'' if entry is None else entry}" for code, log, entry in DAMAGES[name].problems]
+        problems = DAMAGES[name].problems.split()
     seen = exports.pop(SEEN, None)
     write(exports, folder / name / "handed_in")
     if seen is not None:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from fakes import logs
 from fakes.cards import Party
-from fakes.history import RELEASE, Asked, Exports, History, MemoryPart, SignedLog, auditor, write
+from fakes.history import RELEASE, Asked, Exports, History, MemoryPart, SignedLog, auditor, honest, write
 from fakes.randomness import SeededRandomness
-from vectors.damages import DAMAGES, begun_with_neighbour, bundle_of, flipped, honest, with_entries
+from vectors.damages import DAMAGES, begun_with_neighbour, bundle_of, flipped, with_entries
 
 from broker_common.audit import texts
 from broker_common.audit.audit import Audited, replay_parts, verify_parts
@@ -222,7 +222,7 @@ def test_verify_says_that_it_has_not_replayed(home: AuditorHome) -> None:
 def test_verify_finds_what_replay_finds_of_files_and_signatures(name: str, home: AuditorHome) -> None:
     """Every damage to files and signatures is found without the rules of the logs."""
     damage = DAMAGES[name]
-    assert codes(verified(damage.make(), home))[0] in {code for code, _, _ in damage.problems}
+    assert codes(verified(damage.make(), home))[0] in damage.codes
 
 
 def test_keys_that_were_changed_in_the_log_are_followed(home: AuditorHome) -> None:
@@ -605,7 +605,7 @@ def test_honest_clocks_are_not_said_to_be_ahead(home: AuditorHome) -> None:
 
 def test_the_clock_of_an_agency_that_nobody_knows_says_nothing(home: AuditorHome) -> None:
     """A health agency of the census agency's own making cannot make ages uncertain."""
-    history, _ = begun_with_neighbour()
+    history = begun_with_neighbour(History())
     cosigner = Cosigner(logs.NEIGHBOUR.card.card.origin, logs.NEIGHBOUR.signing(Purpose.WITNESS))
     history.cosigned["census"] = cosigner.cosign(history.cosigned["census"], 1)
     history.answer()
@@ -789,7 +789,7 @@ def test_every_code_is_found_by_some_damage_or_said_why_not() -> None:
         # Rules of the logs, which the tests of `broker_common.tlog` break one by one.
         *RULES,
     }
-    raised = {code for damage in DAMAGES.values() for code, _, _ in damage.problems}
+    raised = set().union(*(damage.codes for damage in DAMAGES.values()))
     assert set(CODES) - raised <= elsewhere
 
 
@@ -831,9 +831,7 @@ def eventful() -> History:
     """A history with one of each thing that a commissioner wants to hear of."""
     history = honest(2, accounting="per_person")
     for name, order in (("shutdown", logs.shut_down), ("reopen", logs.reopened)):
-        state = logs.census_state()
-        state.origin, state.size, state.policy_hash = logs.ORIGIN, history.census.size, history.census.policy
-        history.write_census(order(state, DRILL if name == "shutdown" else "closed without finding"))
+        history.write_census(order(history.census_state(), DRILL if name == "shutdown" else "closed without finding"))
     history.adopt(logs.policy(accounting="per_person", max_belief="0.85"), confirmed=True)
     history.census_party.renew(Purpose.ANSWER.value)
     history.write_census(logs.announced(history.census_party))
@@ -846,7 +844,7 @@ def eventful() -> History:
 def damaged_exports() -> Exports:
     """What was handed in, with one bit of the last charge flipped."""
     exports = honest(3).exports()
-    _, entries = bundle_of(exports, "census")
+    entries = bundle_of(exports, "census")
     last = max(number for number, entry in enumerate(entries) if b'"units":' in entry)
     entries[last] = flipped(entries[last], entries[last].index(b'"units":') + len(b'"units":'))
     return with_entries(exports, "census", entries)

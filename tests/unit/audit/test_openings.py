@@ -11,8 +11,7 @@ import msgspec
 import pytest
 from fakes import logs
 from fakes.deployment import run_here
-from fakes.history import RELEASE, Asked, Exports, History, MemoryPart, auditor, slot_secret, write
-from vectors.damages import honest
+from fakes.history import RELEASE, Asked, Exports, History, MemoryPart, auditor, honest, slot_secret, write
 
 from broker_common.audit.audit import Audited, replay_parts
 from broker_common.audit.handed_in import FolderPart

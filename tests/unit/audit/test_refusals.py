@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 from fakes import logs
-from fakes.history import History, MemoryPart, auditor
-from vectors.damages import handed_over
+from fakes.history import Asked, History, MemoryPart, auditor
 
 from broker_common.audit.audit import replay_parts
 from broker_common.audit.home import AuditorHome
@@ -22,6 +21,12 @@ from broker_common.tlog.entries import Revoked, Slots
 def home(tmp_path: Path) -> AuditorHome:
     """Of somebody who trusts everybody."""
     return AuditorHome(auditor(tmp_path / "auditor"))
+
+
+def handed_over(history: History, **order: Any) -> Asked:
+    """A sample that was sent, and of which nothing has been heard yet."""
+    history.take("order submit forward", order=order)
+    return history.asked[-1]
 
 
 def judged(home: AuditorHome, history: History) -> tuple[int, int, list[str]]:

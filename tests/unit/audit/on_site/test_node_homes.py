@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.site import DAY_MS, Site, looked_at
 from fakes.world import CENSUS_ORIGIN, World, make_policy
+from unit.audit.on_site.site import DAY_MS, Site, looked_at
 
 from broker_common.audit import texts
 from broker_common.audit.findings import Findings

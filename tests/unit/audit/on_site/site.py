@@ -1,4 +1,4 @@
-"""A census home that has lived under per-person accounting, and named lies that are told of it afterwards or at the charge.
+"""A census home that has lived under per-person accounting.
 
 The home is written by the text of AUDIT.md alone, by a world of plain sets: nothing of a node is in it, so that a judge who
 finds it whole reads what that text says. It has several charges that bite into the cap, people with two cards and shared households,
@@ -9,10 +9,8 @@ whoever looks on site has to find exactly what stands beside it.
 from __future__ import annotations
 
 import io
-import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -38,7 +36,8 @@ from broker_common.values import ExactCounts
 
 __all__ = [
     "DAY_MS",
-    "LIES",
+    "FRAME",
+    "PLACES",
     "Carry",
     "Census",
     "Deciding",
@@ -46,17 +45,12 @@ __all__ = [
     "Site",
     "SiteWorld",
     "carry_between",
-    "change",
-    "charged_otherwise",
-    "erased",
-    "lie",
+    "digest_after",
     "live",
     "looked_at",
-    "lowered",
-    "opened_sample",
-    "rows",
     "sealed",
-    "sealed_sample",
+    "snapshot_bytes",
+    "unsealed",
 ]
 
 DAY_MS: Final = 86_400_000
@@ -64,11 +58,9 @@ HEALTH: Final = "health-on"
 PLACES: Final = 524_288
 # Everybody is in one of these: two cards of every tenth person, three to a household.
 _TWO_CARDS, _MEMBERS = 10, 3
-_FRAME, _TAG = 262_144, 16
+FRAME, _TAG = 262_144, 16
 _NO_VALUE = 255
 
-# Code, and the charge (from 0), load, change of key or roster that it names: `c4`, `l1`, `r0`, `s0`; empty for none.
-Expected: TypeAlias = tuple[str, str]
 Pairs: TypeAlias = set[tuple[int, int]]
 
 
@@ -89,23 +81,23 @@ def digest_after(before: bytes, kind: str, *parts: bytes) -> bytes:
 
 def sealed(key: bytes, plaintext: bytes | bytearray) -> bytes:
     """Frames, of zeros behind the end."""
-    padded = plaintext.ljust(-(-len(plaintext) // _FRAME) * _FRAME, b"\0")
-    starts = range(0, len(padded), _FRAME)
-    return b"".join(AESGCM(key).encrypt(_nonce(at, starts), padded[at : at + _FRAME], None) for at in starts)
+    padded = plaintext.ljust(-(-len(plaintext) // FRAME) * FRAME, b"\0")
+    starts = range(0, len(padded), FRAME)
+    return b"".join(AESGCM(key).encrypt(_nonce(at, starts), padded[at : at + FRAME], None) for at in starts)
 
 
 def unsealed(key: bytes, content: bytes) -> bytes:
     """What stands in frames."""
-    size = _FRAME + _TAG
-    starts = range(0, len(content) // size * _FRAME, _FRAME)
-    frames = (content[at // _FRAME * size :][:size] for at in starts)
+    size = FRAME + _TAG
+    starts = range(0, len(content) // size * FRAME, FRAME)
+    frames = (content[at // FRAME * size :][:size] for at in starts)
     return b"".join(
         AESGCM(key).decrypt(_nonce(at, starts), each, None) for at, each in zip(starts, frames, strict=True)
     )
 
 
 def _nonce(at: int, starts: range) -> bytes:
-    return bytes(7) + (at // _FRAME).to_bytes(4, "big") + bytes([at == starts[-1]])
+    return bytes(7) + (at // FRAME).to_bytes(4, "big") + bytes([at == starts[-1]])
 
 
 def bits_of(chosen: Iterable[int], count: int) -> bytes:
@@ -592,431 +584,3 @@ def looked_at(
     findings = Findings()
     log = AuditedLog(lambda: iter(site.entries), states, site.now_ms)
     return walk.check(site.home, log, findings, lambda _: lambda _done, _total: meanwhile()), findings
-
-
-# --- lies ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Lie:
-    """What is changed in a home, and every problem that has to be found."""
-
-    tell: Callable[[Site], None]
-    problems: tuple[Expected, ...]
-
-
-LIES: Final[dict[str, Lie]] = {}
-
-
-def lie(name: str, *problems: Expected) -> Callable[[Callable[[Site], None]], Callable[[Site], None]]:
-    """Put a lie into the table."""
-
-    def put(tell: Callable[[Site], None]) -> Callable[[Site], None]:
-        assert name not in LIES
-        LIES[name] = Lie(tell, problems)
-        return tell
-
-    return put
-
-
-@contextmanager
-def changing(site: Site) -> Iterator[sqlite3.Connection]:
-    """The home's database, to write in."""
-    with closing(sqlite3.connect(site.db, isolation_level=None)) as connection:
-        connection.row_factory = sqlite3.Row
-        yield connection
-
-
-def rows(site: Site, kind: str) -> list[Mapping[str, object]]:
-    """The rows of one kind, in order."""
-    with changing(site) as db:
-        found = db.execute("select * from ledger_steps where kind = ? order by place", [kind]).fetchall()
-        return [dict(row) for row in found]
-
-
-def change(site: Site, row: Mapping[str, object], **changes: object) -> None:
-    """Other values in a row."""
-    with changing(site) as db:
-        for name, value in changes.items():
-            db.execute(f"update ledger_steps set {name} = ? where place = ?", [value, row["place"]])  # noqa: S608
-
-
-def put(site: Site, row: Mapping[str, object]) -> None:
-    """One more row."""
-    with changing(site) as db:
-        names = ", ".join(row)
-        marks = ", ".join("?" for _ in row)
-        db.execute(f"insert into ledger_steps ({names}) values ({marks})", list(row.values()))  # noqa: S608
-
-
-def remove(site: Site, row: Mapping[str, object]) -> None:
-    """One row less."""
-    with changing(site) as db:
-        db.execute("delete from ledger_steps where place = ?", [row["place"]])
-
-
-def opened_sample(site: Site, number: int) -> bytearray:
-    """The plaintext of a charge's file."""
-    name, key = str(rows(site, "charge")[number]["file"]).split(":")
-    return bytearray(unsealed(bytes.fromhex(key), (site.home / "samples" / f"{name}.sample").read_bytes()))
-
-
-def sealed_sample(site: Site, number: int, plaintext: bytes | bytearray) -> None:
-    """Another plaintext in the file of a charge, under the same key."""
-    name, key = str(rows(site, "charge")[number]["file"]).split(":")
-    (site.home / "samples" / f"{name}.sample").write_bytes(sealed(bytes.fromhex(key), plaintext))
-
-
-def sample_path(site: Site, number: int) -> Path:
-    """The file of a charge."""
-    return site.home / "samples" / f"{str(rows(site, 'charge')[number]['file'])[:32]}.sample"
-
-
-def roster_row(site: Site, number: int) -> dict[str, Any]:
-    """The row of a roster."""
-    with changing(site) as db:
-        return dict(db.execute("select * from rosters where number = ?", [number]).fetchone())
-
-
-# Where the parts of a sample's plaintext begin.
-_BITS = 80
-_ACTIVE = _BITS + PLACES // 8
-
-
-def flip(plaintext: bytearray, start: int, bit: int) -> None:
-    """One bit changed."""
-    plaintext[start + bit // 8] ^= 0x80 >> bit % 8
-
-
-def set_bits(plaintext: bytes | bytearray, start: int, count: int) -> list[int]:
-    """The numbers of bits that are set."""
-    chosen = np.unpackbits(np.frombuffer(plaintext, np.uint8, offset=start), count=count)
-    return [int(number) for number in np.flatnonzero(chosen)]
-
-
-def charged_otherwise(site: Site, row: Mapping[str, object], change: Callable[[list[int]], None]) -> bytes:
-    """A snapshot's file with other charges; gives its hash."""
-    path = site.home / "ledgers" / str(row["file"])
-    file = io.BytesIO(path.read_bytes())
-    salt, counts, charged = (np.lib.format.read_array(file).tolist() for _ in range(3))
-    change(charged)
-    path.write_bytes(snapshot_bytes(bytes(salt), counts, charged))
-    return sha256(path.read_bytes()).digest()
-
-
-def one_less(charged: list[int]) -> None:
-    """One subject's charge lowered."""
-    place = next(place for place, units in enumerate(charged) if units)
-    charged[place] -= 1
-
-
-def erased(site: Site, row: Mapping[str, object]) -> None:
-    """A charge without its membership."""
-    (site.home / "samples" / f"{str(row['file'])[:32]}.sample").unlink()
-    change(site, row, file="", kept_until_ms=0)
-
-
-@lie("nothing at all")
-def _(site: Site) -> None:
-    assert rows(site, "charge")
-
-
-@lie("a charge without a row", ("LEDGER_STEP_MISSING", "c5"))
-def _(site: Site) -> None:
-    remove(site, rows(site, "charge")[5])
-
-
-@lie("the last charge without a row", ("LEDGER_STEP_MISSING", "c8"))
-def _(site: Site) -> None:
-    remove(site, rows(site, "charge")[8])
-
-
-@lie("a load without a row", ("LEDGER_STEP_MISSING", "l1"), ("LEDGER_DIGEST", "c5"))
-def _(site: Site) -> None:
-    remove(site, rows(site, "load")[1])
-
-
-@lie("a row without a charge", ("LEDGER_STEP_WRONG", "c8"))
-def _(site: Site) -> None:
-    put(site, {**rows(site, "charge")[8], "ticket": "ab" * 32, "place": 1000})
-
-
-@lie("a charge twice", ("LEDGER_STEP_WRONG", "c8"))
-def _(site: Site) -> None:
-    put(site, {**rows(site, "charge")[8], "place": 1000})
-
-
-@lie("a row that is none", ("LEDGER_STEP_WRONG", "c8"))
-def _(site: Site) -> None:
-    put(site, {**rows(site, "charge")[8], "place": 1000, "kind": "gift"})
-
-
-@lie("a row of numbers for texts", ("LEDGER_STEP_WRONG", "l1"), ("LEDGER_STEP_MISSING", "c5"))
-def _(site: Site) -> None:
-    change(site, rows(site, "charge")[5], digest="not bytes")
-
-
-@lie("a charge at another price", ("LEDGER_STEP_WRONG", "c6"))
-def _(site: Site) -> None:
-    change(site, rows(site, "charge")[6], price=1)
-
-
-@lie("another digest", ("LEDGER_DIGEST", "c6"))
-def _(site: Site) -> None:
-    change(site, rows(site, "charge")[6], digest=bytes(32))
-
-
-@lie("another digest of what is erased", ("LEDGER_DIGEST", "c1"))
-def _(site: Site) -> None:
-    change(site, rows(site, "charge")[1], content=bytes(32))
-
-
-@lie("another commitment to who is active", ("LEDGER_DIGEST", "c6"))
-def _(site: Site) -> None:
-    change(site, rows(site, "charge")[6], content=bytes(32))
-
-
-@lie("somebody was spared", ("CHARGE_SKIPPED", "c7"), ("ACTIVE_WRONG", "c7"))
-def _(site: Site) -> None:
-    plaintext = opened_sample(site, 7)
-    flip(plaintext, _ACTIVE, set_bits(plaintext, _ACTIVE, 400)[0])
-    sealed_sample(site, 7, plaintext)
-
-
-@lie(
-    "somebody was charged beyond the cap",
-    ("PERSON_CAP_PASSED", "c8"),
-    ("ACTIVE_WRONG", "c8"),
-    ("SNAPSHOT_WRONG", "c8"),
-)
-def _(site: Site) -> None:
-    plaintext = opened_sample(site, 8)
-    (spent, *_) = set(range(400)) - set(set_bits(plaintext, _ACTIVE, 400))
-    flip(plaintext, _ACTIVE, spent)
-    sealed_sample(site, 8, plaintext)
-
-
-@lie("bits of fewer people", ("ACTIVE_WRONG", "c7"))
-def _(site: Site) -> None:
-    plaintext = opened_sample(site, 7)
-    plaintext[72:80] = (399).to_bytes(8, "big")
-    plaintext[_ACTIVE + 49] &= 0xFE
-    sealed_sample(site, 7, plaintext)
-
-
-@lie("bits of so many people that there are bytes of nobody", ("ACTIVE_WRONG", "c7"))
-def _(site: Site) -> None:
-    plaintext = opened_sample(site, 7)
-    plaintext[72:80] = (480).to_bytes(8, "big")
-    sealed_sample(site, 7, plaintext)
-
-
-@lie("a bit of nobody", ("SAMPLE_WRONG", "c7"))
-def _(site: Site) -> None:
-    plaintext = opened_sample(site, 7)
-    plaintext[72:80] = (399).to_bytes(8, "big")
-    plaintext[_ACTIVE + 49] |= 1
-    sealed_sample(site, 7, plaintext)
-
-
-@lie("something behind the end", ("SAMPLE_WRONG", "c7"))
-def _(site: Site) -> None:
-    plaintext = opened_sample(site, 7)
-    plaintext[-1] = 1
-    sealed_sample(site, 7, plaintext)
-
-
-@lie("a frame too many", ("SAMPLE_WRONG", "c7"))
-def _(site: Site) -> None:
-    sealed_sample(site, 7, opened_sample(site, 7) + bytes(_FRAME))
-
-
-@lie("more places than there is room for", ("SAMPLE_WRONG", "c7"))
-def _(site: Site) -> None:
-    plaintext = opened_sample(site, 7)
-    plaintext[64:72] = (2**31).to_bytes(8, "big")
-    sealed_sample(site, 7, plaintext)
-
-
-@lie("another salt of who was counted", ("ACTIVE_WRONG", "c7"))
-def _(site: Site) -> None:
-    plaintext = opened_sample(site, 7)
-    plaintext[32] ^= 1
-    sealed_sample(site, 7, plaintext)
-
-
-@lie("another salt of the sample", ("SAMPLE_WRONG", "c7"))
-def _(site: Site) -> None:
-    plaintext = opened_sample(site, 7)
-    plaintext[0] ^= 1
-    sealed_sample(site, 7, plaintext)
-
-
-@lie("a load without its salt", ("REGISTRY_WRONG", "r0"))
-def _(site: Site) -> None:
-    with changing(site) as db:
-        db.execute("update loads set salt = x'00' where rowid = (select max(rowid) from loads)")
-
-
-@lie("a reference that is none", ("SAMPLE_WRONG", "c7"))
-def _(site: Site) -> None:
-    change(site, rows(site, "charge")[7], file="a\0b")
-
-
-@lie("another key than the file's", ("SAMPLE_WRONG", "c7"))
-def _(site: Site) -> None:
-    row = rows(site, "charge")[7]
-    change(site, row, file=f"{str(row['file'])[:33]}{'ab' * 32}")
-
-
-@lie("a snapshot of what is still to come", ("LEDGER_STEP_WRONG", "c8"), ("SNAPSHOT_WRONG", "c8"))
-def _(site: Site) -> None:
-    change(site, rows(site, "snapshot")[-1], covers=-5, file="")
-
-
-@lie("a sample with one person left out", ("SAMPLE_WRONG", "c7"))
-def _(site: Site) -> None:
-    plaintext = opened_sample(site, 7)
-    flip(plaintext, _BITS, set_bits(plaintext, _BITS, PLACES)[0])
-    sealed_sample(site, 7, plaintext)
-
-
-@lie("a sample with somebody behind everybody", ("SAMPLE_WRONG", "c7"))
-def _(site: Site) -> None:
-    plaintext = opened_sample(site, 7)
-    flip(plaintext, _BITS, PLACES - 1)
-    sealed_sample(site, 7, plaintext)
-
-
-@lie("a sample cut off", ("SAMPLE_WRONG", "c7"))
-def _(site: Site) -> None:
-    path = sample_path(site, 7)
-    path.write_bytes(path.read_bytes()[:-1])
-
-
-@lie("an empty sample", ("SAMPLE_WRONG", "c7"))
-def _(site: Site) -> None:
-    sample_path(site, 7).write_bytes(b"")
-
-
-@lie("no sample", ("SAMPLE_WRONG", "c7"))
-def _(site: Site) -> None:
-    sample_path(site, 7).unlink()
-
-
-@lie("the sample of another charge", ("SAMPLE_WRONG", "c7"))
-def _(site: Site) -> None:
-    change(site, rows(site, "charge")[7], file=rows(site, "charge")[8]["file"])
-
-
-@lie("a sample elsewhere", ("SAMPLE_WRONG", "c7"))
-def _(site: Site) -> None:
-    path, row = sample_path(site, 7), rows(site, "charge")[7]
-    shutil.move(path, site.home / path.name)
-    change(site, row, file=f"../{row['file']}")
-
-
-@lie("a roster with somebody else", ("ROSTER_WRONG", "s1"))
-def _(site: Site) -> None:
-    row = roster_row(site, 2)
-    path, key = (site.home / "rosters" / f"{row['file']}.{suffix}" for suffix in ("roster", "rosterkey"))
-    pseudonyms = bytearray(unsealed(key.read_bytes(), path.read_bytes()))
-    pseudonyms[15] ^= 1
-    path.write_bytes(sealed(key.read_bytes(), pseudonyms))
-
-
-@lie("a roster of fewer people", ("ROSTER_WRONG", "s1"))
-def _(site: Site) -> None:
-    with changing(site) as db:
-        db.execute("update rosters set people = people - 1 where number = 2")
-
-
-@lie("a roster of no number of people", ("ROSTER_WRONG", "s1"))
-def _(site: Site) -> None:
-    with changing(site) as db:
-        db.execute("update rosters set people = x'00' where number = 2")
-
-
-@lie("a roster without its salt", ("ROSTER_WRONG", "s1"))
-def _(site: Site) -> None:
-    with changing(site) as db:
-        db.execute("update rosters set salt = '' where number = 2")
-
-
-@lie("a roster without its key", ("ROSTER_WRONG", "s1"))
-def _(site: Site) -> None:
-    (site.home / "rosters" / f"{roster_row(site, 2)['file']}.rosterkey").unlink()
-
-
-@lie("who was in a sample erased too early", ("ERASED_EARLY", "c7"))
-def _(site: Site) -> None:
-    erased(site, rows(site, "charge")[7])
-
-
-@lie("a snapshot that was changed", ("SNAPSHOT_WRONG", "c8"))
-def _(site: Site) -> None:
-    charged_otherwise(site, rows(site, "snapshot")[-1], one_less)
-
-
-@lie("a newest snapshot with somebody's charge lowered", ("SNAPSHOT_WRONG", "c8"))
-def _(site: Site) -> None:
-    row = rows(site, "snapshot")[-1]
-    seal(site, row, charged_otherwise(site, row, one_less), rows(site, "charge")[-1])
-
-
-def seal(site: Site, row: Mapping[str, object], content: bytes, before: Mapping[str, object]) -> None:
-    """The digest of a snapshot's row that goes with its content."""
-    covers, digest = row["covers"], before["digest"]
-    assert isinstance(covers, int)
-    assert isinstance(digest, bytes)
-    change(site, row, content=content, digest=digest_after(digest, "snapshot", covers.to_bytes(8, "big"), content))
-
-
-def lowered(site: Site, row: Mapping[str, object]) -> None:
-    """A snapshot after which everybody starts again, with a row to match."""
-
-    def start_again(charged: list[int]) -> None:
-        charged[:] = [1] * len(charged)
-
-    seal(site, row, charged_otherwise(site, row, start_again), rows(site, "charge")[-1])
-
-
-@lie("no newest snapshot", ("SNAPSHOT_WRONG", "c8"))
-def _(site: Site) -> None:
-    (site.home / "ledgers" / str(rows(site, "snapshot")[-1]["file"])).unlink()
-
-
-@lie("a newest snapshot that is forgotten", ("SNAPSHOT_WRONG", "c8"))
-def _(site: Site) -> None:
-    change(site, rows(site, "snapshot")[-1], file="")
-
-
-@lie("a load that takes nothing over", ("CARRY_WRONG", "l1"))
-def _(site: Site) -> None:
-    (site.home / "ledgers" / str(rows(site, "load")[1]["file"])).unlink()
-
-
-# What follows from it is told as well: by this carry the ledger has charged too little.
-@lie(
-    "a carry that was replaced by an empty one",
-    ("CARRY_WRONG", "l1"),
-    ("LEDGER_DIGEST", "c5"),
-    *(("CHARGE_SKIPPED", charge) for charge in ("c5", "c7")),
-    ("SNAPSHOT_WRONG", "c8"),
-)
-def _(site: Site) -> None:
-    row = rows(site, "load")[1]
-    none: Pairs = set()
-    content = Carry(none, none, (400, 134)).write(site.home / "ledgers" / str(row["file"]))
-    digest = rows(site, "charge")[4]["digest"]
-    assert isinstance(digest, bytes)
-    change(site, row, content=content, digest=digest_after(digest, "load", content))
-
-
-@lie("a registry with other languages", ("REGISTRY_WRONG", "r0"))
-def _(site: Site) -> None:
-    file = max((site.home / "registries").glob("*.npz"), key=lambda path: path.stat().st_mtime_ns)
-    content = bytearray(file.read_bytes())
-    assert sha256(content).digest()
-    content[-1] ^= 1
-    file.write_bytes(content)
