@@ -36,8 +36,8 @@ from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import CardExchange, KnownPeers, own_card
 from broker_common.storage.relinking import RelinkReport
-from broker_common.storage.source import Progress
-from broker_common.storage.source_plan import SourcePlan, plan_for
+from broker_common.storage.source.plan import SourcePlan, plan_for
+from broker_common.storage.source.rows import Progress
 from broker_common.storage.witnessing import CosignedNotes, WitnessStore
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Entry

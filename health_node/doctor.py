@@ -17,7 +17,7 @@ from broker_common.query.dictionary import Dictionary
 from broker_common.storage.clock import system_clock
 from broker_common.storage.journal import Journal
 from broker_common.storage.registration import registered
-from broker_common.storage.source_plan import LINKED_ID
+from broker_common.storage.source.plan import LINKED_ID
 from broker_common.tlog.health_state import HealthState
 from health_node.opening import HealthHome
 from health_node.people_store import read_figures

@@ -29,8 +29,8 @@ from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import CardExchange, KnownPeers, renew
 from broker_common.storage.relinking import RelinkReport
-from broker_common.storage.source import Progress
-from broker_common.storage.source_plan import LINKED_ID, SourcePlan, plan_for
+from broker_common.storage.source.plan import LINKED_ID, SourcePlan, plan_for
+from broker_common.storage.source.rows import Progress
 from broker_common.storage.witnessing import CosignedNotes
 from broker_common.tlog.health_state import HealthState
 from health_node.census_link import CensusLink, fetch_policy

@@ -16,8 +16,8 @@ from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.relinking import RelinkReport, rekey, relink
-from broker_common.storage.source import Progress
-from broker_common.storage.source_plan import SourcePlan
+from broker_common.storage.source.plan import SourcePlan
+from broker_common.storage.source.rows import Progress
 from broker_common.tlog.health_state import HealthState
 from broker_common.values import Randomness
 from health_node.loading import LoadReport, load_people

@@ -16,9 +16,9 @@ from broker_common.query.dictionary_document import dictionary_document
 from broker_common.storage.agency import AgencyHome
 from broker_common.storage.dictionary_file import FILE_NAME, read_dictionary
 from broker_common.storage.journal import Journal
-from broker_common.storage.source import RejectedRows
-from broker_common.storage.source_plan import OwnPlan, plan_for
-from broker_common.storage.source_toml import PEOPLE_TABLE, OwnFiles, OwnTable
+from broker_common.storage.source.plan import OwnPlan, plan_for
+from broker_common.storage.source.rows import RejectedRows
+from broker_common.storage.source.toml import PEOPLE_TABLE, OwnFiles, OwnTable
 
 # When so much of what is declared is taken, the next load may not fit.
 _LITTLE_ROOM = 0.95

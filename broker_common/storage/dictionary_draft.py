@@ -18,8 +18,8 @@ from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, ColumnType, nearest, shown
 from broker_common.storage.code_lists import read_code_list, wrong_at
-from broker_common.storage.source import MAX_LINE_BYTES, reading
-from broker_common.storage.source_parquet import PARQUET_MAGIC, text_rows
+from broker_common.storage.source.parquet import PARQUET_MAGIC, text_rows
+from broker_common.storage.source.rows import MAX_LINE_BYTES, reading
 
 # Shapes are told by the first rows: a later one may still differ, and the load then says so.
 _ROWS = 50_000

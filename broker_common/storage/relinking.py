@@ -20,7 +20,7 @@ from broker_common.crypto.linkage import LinkageKey
 from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder, StoreStateT
-from broker_common.storage.source import Progress, ascending_order
+from broker_common.storage.source.rows import Progress, ascending_order
 from broker_common.values import PSEUDONYM_BYTES, Randomness
 
 _ROWS_PER_STEP = 100_000

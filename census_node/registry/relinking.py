@@ -17,8 +17,8 @@ from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import LinkageKeys, NextKey, refuse_relink
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.relinking import RelinkReport, rekey, relink
-from broker_common.storage.source import Progress
-from broker_common.storage.source_plan import SourcePlan
+from broker_common.storage.source.plan import SourcePlan
+from broker_common.storage.source.rows import Progress
 from broker_common.tlog.census_state import CensusState
 from broker_common.values import Randomness
 from census_node.ledger.subjects import Cards, Known, Names

@@ -57,7 +57,7 @@ from broker_common.storage.dictionaries import Dictionaries, adopt_dictionary
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import KnownPeers, announce, register
-from broker_common.storage.source_values import MISSING, Values
+from broker_common.storage.source.values import MISSING, Values
 from broker_common.storage.witnessing import CosignedNotes
 from broker_common.tlog.entries import Charged, Entry, Event, encode_entry, parse_entry
 from broker_common.tlog.health_state import HealthState

@@ -68,7 +68,7 @@ from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder, StoreStateT
 from broker_common.storage.registration import KnownPeers, announce, register
 from broker_common.storage.relinking import RelinkReport
-from broker_common.storage.source_values import MISSING, Values
+from broker_common.storage.source.values import MISSING, Values
 from broker_common.storage.witnessing import CosignedNotes, Witnessing, WitnessStore
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.cosignature import Cosigner

@@ -34,7 +34,7 @@ from broker_common.privacy.policy import Policy
 from broker_common.storage.dictionaries import adopt_dictionary
 from broker_common.storage.journal import Transaction
 from broker_common.storage.linkage_keys import NextKey
-from broker_common.storage.source_plan import SourcePlan
+from broker_common.storage.source.plan import SourcePlan
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import (
     Adopted,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker_common.errors import InvalidRequestError
-from broker_common.storage.source import reading
+from broker_common.storage.source.rows import reading
 
 
 def refusal(path: Path) -> str:

@@ -14,7 +14,12 @@ from typing import Protocol
 
 from broker_common.query.dictionary import Column, Dictionary, EventTable
 from broker_common.storage.home import Home
-from broker_common.storage.source import (
+from broker_common.storage.source.beside import TableBeside
+from broker_common.storage.source.database import DatabaseSource
+from broker_common.storage.source.files import FilesSource, files_named
+from broker_common.storage.source.kinds import open_source
+from broker_common.storage.source.mapping import MappedSource, wanted_of
+from broker_common.storage.source.rows import (
     EVENTS,
     PEOPLE,
     Chunk,
@@ -26,12 +31,7 @@ from broker_common.storage.source import (
     published,
     refuse,
 )
-from broker_common.storage.source_beside import TableBeside
-from broker_common.storage.source_database import DatabaseSource
-from broker_common.storage.source_files import FilesSource, files_named
-from broker_common.storage.source_kinds import open_source
-from broker_common.storage.source_mapping import MappedSource, wanted_of
-from broker_common.storage.source_toml import FILE_NAME, PEOPLE_TABLE, OwnFiles, OwnQuery, OwnTable, read_source_toml
+from broker_common.storage.source.toml import FILE_NAME, PEOPLE_TABLE, OwnFiles, OwnQuery, OwnTable, read_source_toml
 
 LINKED_ID = "health_card"
 """The logical name of the id that people are linked on."""

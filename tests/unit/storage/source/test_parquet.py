@@ -12,9 +12,9 @@ from fakes.parquet import write_parquet
 
 from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import Code, Column, ColumnType
-from broker_common.storage import source_parquet
-from broker_common.storage.source import MAX_LINE_BYTES, Manner, RejectedRows, RowKind, published
-from broker_common.storage.source_parquet import ParquetSource
+from broker_common.storage.source import parquet
+from broker_common.storage.source.parquet import ParquetSource
+from broker_common.storage.source.rows import MAX_LINE_BYTES, Manner, RejectedRows, RowKind, published
 
 AGE = Column(name="age", type=ColumnType.INTEGER, description="Age.", maximum=130)
 BORN = Column(name="born", type=ColumnType.DATE, description="Born.")
@@ -244,7 +244,7 @@ def test_other_number_of_rows_than_claimed_is_damage(
 ) -> None:
     """Rows that are missing, or too many, never pass for a smaller or larger population."""
     path = write_parquet(tmp_path / "p", "select '1' card, 7 age, '' born, 'f' sex, 'a' ill from range(6)")
-    monkeypatch.setattr(source_parquet, "_row_count", lambda *_: claimed)
+    monkeypatch.setattr(parquet, "_row_count", lambda *_: claimed)
     assert "damaged" in refusal(path).text
 
 
@@ -252,7 +252,7 @@ def test_engine_reaches_this_file_and_nothing_else(tmp_path: Path) -> None:
     """No other file, no network, no extension and no change of settings, whatever SQL a fault might let through."""
     path = source(tmp_path)
     other = write_parquet(tmp_path / "other", "select 1 as x")
-    with path.open("rb") as file, other.open("rb") as second, source_parquet._confined(file) as (engine, name):
+    with path.open("rb") as file, other.open("rb") as second, parquet._confined(file) as (engine, name):
         assert len(engine.execute("select * from read_parquet(?)", [name]).fetchall()) == 1
         for attack in (
             f"from read_parquet('{other}')",

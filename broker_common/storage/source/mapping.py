@@ -12,8 +12,8 @@ from datetime import date
 from typing import Protocol
 
 from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, Column, ColumnType, shown
-from broker_common.storage.source import Chunk, Progress, RejectedRows, ValueRows, Wanted
-from broker_common.storage.source_toml import DATE_FORMS, OwnColumn, OwnTable
+from broker_common.storage.source.rows import Chunk, Progress, RejectedRows, ValueRows, Wanted
+from broker_common.storage.source.toml import DATE_FORMS, OwnColumn, OwnTable
 
 _YEAR_FIRST = re.compile(r"(?P<y>[0-9]{4})(?P<m>[0-9]{2})(?P<d>[0-9]{2})")
 

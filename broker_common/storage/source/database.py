@@ -27,7 +27,7 @@ from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import ColumnType, shown
 from broker_common.storage.home import Home
 from broker_common.storage.loads import SPILLED
-from broker_common.storage.source import (
+from broker_common.storage.source.rows import (
     MAX_LINE_BYTES,
     ROWS_PER_CHUNK,
     TOO_LONG,
@@ -40,7 +40,7 @@ from broker_common.storage.source import (
     refuse,
     verify_names,
 )
-from broker_common.storage.source_toml import OwnQuery, verify_private
+from broker_common.storage.source.toml import OwnQuery, verify_private
 
 # A server that has not answered by then is not there.
 _CONNECT_SECONDS = 30

@@ -14,11 +14,11 @@ from broker_common.commands.load import load_text, values_json
 from broker_common.crypto.id_forms import parse_ids
 from broker_common.errors import InvalidRequestError
 from broker_common.storage.load_figures import watching
-from broker_common.storage.source import RejectedRows
-from broker_common.storage.source_mapping import WordReader
-from broker_common.storage.source_plan import plan_for
-from broker_common.storage.source_toml import DATE_FORMS, OwnColumn
-from broker_common.storage.source_values import ColumnReader
+from broker_common.storage.source.mapping import WordReader
+from broker_common.storage.source.plan import plan_for
+from broker_common.storage.source.rows import RejectedRows
+from broker_common.storage.source.toml import DATE_FORMS, OwnColumn
+from broker_common.storage.source.values import ColumnReader
 
 OWN = """\
 [people]

@@ -8,8 +8,8 @@ A fault of the file as a whole raises LOAD_REFUSED. A fault of one row rejects t
 the load goes on without it, unless so many are rejected that it is likely the wrong file, or the fault shows that rows
 are missing: NUL bytes are what a disk leaves where nothing was written, and a last line that is wrong and does not end
 is where the writing stopped. Reasons name the column and the problem; they never hold a value, since they end up in
-terminals and tickets. Memory depends on the chunk, not on the file. What a value means is left to `source_values`, what
-a person is to each node's loader, Parquet to `source_parquet`.
+terminals and tickets. Memory depends on the chunk, not on the file. What a value means is left to `values`, what
+a person is to each node's loader, Parquet to `parquet`.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from fakes.own_data import DICTIONARY, PEOPLE, PUBLISHED, STAYS, own_home, plan_
 from fakes.postgresql import WHY_NOT, postgresql_server
 
 from broker_common.errors import InvalidRequestError
-from broker_common.storage import source_database
-from broker_common.storage.source import RejectedRows
+from broker_common.storage.source import database
+from broker_common.storage.source.rows import RejectedRows
 
 HEAD = """\
 [people]
@@ -121,7 +121,7 @@ def test_order_of_the_database_does_not_matter(home: Path) -> None:
 
 def test_rows_come_in_batches(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers and progress count through; a row that is too long is left out by its number."""
-    monkeypatch.setattr(source_database, "ROWS_PER_CHUNK", 2)
+    monkeypatch.setattr(database, "ROWS_PER_CHUNK", 2)
     change(home, "update people set diagnosis = [repeat('x', 70000)] where card = '1000000003'")
     seen: list[tuple[int, int]] = []
     rejected = RejectedRows()
@@ -271,7 +271,7 @@ def test_type_that_changes_half_way_is_told_with_its_row(
     sqlite_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some databases let every row have a type of its own: the row is named, never the value."""
-    monkeypatch.setattr(source_database, "ROWS_PER_CHUNK", 2)
+    monkeypatch.setattr(database, "ROWS_PER_CHUNK", 2)
     with sqlite3.connect(tmp_path / "own.sqlite") as engine:
         engine.execute("update people set age = 61.25 where card = '1000000005'")
     engine.close()
@@ -385,7 +385,7 @@ def test_bytes_that_are_no_text_are_told_by_their_kind(
 
 def test_connection_that_dies_half_way_is_told(asking: Path, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was read so far is worth nothing; the sentence says how far it came."""
-    monkeypatch.setattr(source_database, "ROWS_PER_CHUNK", 1)
+    monkeypatch.setattr(database, "ROWS_PER_CHUNK", 1)
     chunks = plan_of(asking).people(DICTIONARY.columns).chunks(RejectedRows())
     next(chunks)
     end = (
@@ -401,7 +401,7 @@ def test_rows_that_others_write_meanwhile_are_of_the_next_load(
     asking: Path, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A load reads one state of the database."""
-    monkeypatch.setattr(source_database, "ROWS_PER_CHUNK", 1)
+    monkeypatch.setattr(database, "ROWS_PER_CHUNK", 1)
     chunks = plan_of(asking).people(DICTIONARY.columns).chunks(RejectedRows())
     next(chunks)
     asyncio.run(_execute(server, "insert into people (card) values ('1000000009')"))

@@ -25,7 +25,7 @@ from typing import BinaryIO
 import duckdb
 
 from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, ColumnType, shown
-from broker_common.storage.source import (
+from broker_common.storage.source.rows import (
     MAX_LINE_BYTES,
     PLAIN,
     ROWS_PER_CHUNK,

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from broker_common.crypto.id_forms import parse_ids
 from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, Column
-from broker_common.storage.source import ValueRows, ascending_order
-from broker_common.storage.source_mapping import Rows, WordReader
-from broker_common.storage.source_toml import OwnColumn
-from broker_common.storage.source_values import GrowingArray
+from broker_common.storage.source.mapping import Rows, WordReader
+from broker_common.storage.source.rows import ValueRows, ascending_order
+from broker_common.storage.source.toml import OwnColumn
+from broker_common.storage.source.values import GrowingArray
 
 _NOBODY = "is of an id that no row of people has"
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from broker_common.storage.source import PLAIN, CsvSource, Manner, Wanted, reading, refuse
-from broker_common.storage.source_parquet import PARQUET_MAGIC, ParquetSource
+from broker_common.storage.source.parquet import PARQUET_MAGIC, ParquetSource
+from broker_common.storage.source.rows import PLAIN, CsvSource, Manner, Wanted, reading, refuse
 
 _UNPACK = "Unpack it first; the file inside must be CSV in UTF-8, or Parquet."
 _SAVE_AGAIN = "Save it as CSV in UTF-8, or as Parquet."

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from broker_common.errors import InvalidRequestError
-from broker_common.storage.source import Chunk, Manner, Progress, RejectedRows, RowsOfFile, Wanted, refuse
-from broker_common.storage.source_kinds import open_source
+from broker_common.storage.source.kinds import open_source
+from broker_common.storage.source.rows import Chunk, Manner, Progress, RejectedRows, RowsOfFile, Wanted, refuse
 
 # A name in `files` that holds one of these is a pattern.
 _PATTERN = "*?["

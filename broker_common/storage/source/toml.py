@@ -24,7 +24,7 @@ from broker_common.query.dictionary import (
     nearest,
     shown,
 )
-from broker_common.storage.source import CsvSource, RejectedRows, reading, refuse
+from broker_common.storage.source.rows import CsvSource, RejectedRows, reading, refuse
 from broker_common.storage.toml_places import Places
 
 FILE_NAME = "source.toml"

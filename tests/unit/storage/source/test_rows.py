@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import Code, Column, ColumnType
-from broker_common.storage.source import (
+from broker_common.storage.source.rows import (
     MAX_KEPT_REJECTIONS,
     MAX_LINE_BYTES,
     CsvSource,
@@ -22,7 +22,7 @@ from broker_common.storage.source import (
     ascending_order,
     ascending_without_repeats,
 )
-from broker_common.storage.source_values import MISSING, ColumnReader
+from broker_common.storage.source.values import MISSING, ColumnReader
 
 COLUMNS = ("health_card", "sex", "town")
 HEADER = b"health_card,sex,town\n"
