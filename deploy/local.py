@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from broker_common.audit.creating import create_home as create_auditor_home
-from broker_common.audit.creating import trust
+from broker_common.audit.home import create_home as create_auditor_home
+from broker_common.audit.home import trust
 from broker_common.crypto.id_forms import POSTAL_ADDRESS
 from broker_common.privacy.delays import declared_for, least_forward_delay_ms
 from broker_common.privacy.policy import Accounting, Policy, Subject, verify_policy

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from broker_common.audit.creating import create_home, trust
+from broker_common.audit.home import create_home, trust
 from broker_common.cli import HostPort, emit, home_option_of, is_address, json_option, new_home_option
 from broker_common.commands import texts
 from broker_common.commands.keys import card_text

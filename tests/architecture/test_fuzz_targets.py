@@ -18,9 +18,9 @@ PARSER = re.compile(
 )
 # Functions that are called like parsers and see no bytes from outside, or hand them on as they are.
 EXEMPT = {
-    "broker_common.audit.log_export:ExportFolder.read": "hands bytes on, to compare them",
-    "broker_common.audit.handed_in:FolderPart.read": "hands bytes on; what is no plain file is tested beside it",
-    "broker_common.audit.handed_in:Part.read": "an interface",
+    "broker_common.audit.export.writing:ExportFolder.read": "hands bytes on, to compare them",
+    "broker_common.audit.export.reading:FolderPart.read": "hands bytes on; what is no plain file is tested beside it",
+    "broker_common.audit.export.reading:Part.read": "an interface",
     "broker_common.commands.keys:verify_card_role": "takes a card that was verified",
     "broker_common.commands.create:verify_names": "takes words of a command line, each with a rule of its own",
     "broker_common.storage.creation:verify_empty": "looks into a folder",
@@ -57,7 +57,7 @@ EXEMPT = {
     "health_node.node:verify_fits": "takes a policy that was read, and a number",
     "census_node.operator.proposals:verify_subject": "takes a policy that was read, and a state",
     "census_node.operator.proposals:verify_linkage_kept": "takes a policy that was read, and a state",
-    "broker_common.audit.census_log:CensusLog.verify_linkages": "takes what was read of documents",
+    "broker_common.audit.logs.census_log:CensusLog.verify_linkages": "takes what was read of documents",
     "broker_common.privacy.policy:verify_linkage": "takes a policy that was read, and a dictionary's word",
 }
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import Counter
 
 from broker_common.audit import texts
-from broker_common.audit.census_log import CensusLog
-from broker_common.audit.disk_backed import DiskBackedMapping
+from broker_common.audit.checks.implied import ImpliedNotes
 from broker_common.audit.findings import Findings, Report
-from broker_common.audit.health_log import HealthLog
-from broker_common.audit.implied import ImpliedNotes
+from broker_common.audit.logs.census_log import CensusLog
+from broker_common.audit.logs.disk_backed import DiskBackedMapping
+from broker_common.audit.logs.health_log import HealthLog
 from broker_common.tlog.census_state import ChargedTicket
 from broker_common.tlog.health_state import AcceptedTicket
 

@@ -11,9 +11,9 @@ from fakes import logs
 from fakes.history import Exports, History, MemoryPart, auditor
 
 from broker_common.audit.audit import replay_parts
+from broker_common.audit.export.writing import COSIGNED, WITNESSED
 from broker_common.audit.home import AuditorHome
-from broker_common.audit.log_export import COSIGNED, WITNESSED
-from broker_common.audit.report import report_json
+from broker_common.audit.report.verdict import report_json
 
 NOTES = [("census", COSIGNED), ("census", WITNESSED), ("health", COSIGNED), ("health", WITNESSED)]
 ANSWERS = 3

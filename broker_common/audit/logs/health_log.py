@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 
-from broker_common.audit.census_log import CensusLog
 from broker_common.audit.findings import Findings
-from broker_common.audit.log_audit import LogAudit
-from broker_common.audit.notes import NoteError
-from broker_common.audit.refusals import UNKNOWN_CODE, Judged, Refusals, Told
+from broker_common.audit.logs.census_log import CensusLog
+from broker_common.audit.logs.log_audit import LogAudit
+from broker_common.audit.logs.notes import NoteError
+from broker_common.audit.logs.refusals import UNKNOWN_CODE, Judged, Refusals, Told
 from broker_common.crypto.signing import Purpose, key_named
 from broker_common.errors import REASONS, InvalidRequestError
 from broker_common.query.refusal import parse_refusal

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from broker_common.audit.audit import Audited
 from broker_common.audit.codes import PENDING
 from broker_common.audit.findings import printable
-from broker_common.audit.report import place_of, problem_text, remark_text, sorted_problems
+from broker_common.audit.report.verdict import place_of, problem_text, remark_text, sorted_problems
 from broker_common.dashboard.charts import Mark, Series, gauge, steps
 from broker_common.dashboard.drawings import belief_scale
 from broker_common.dashboard.sentences import LOADS, ORDERS, PEERS, POLICIES, happened
@@ -84,7 +84,7 @@ def report_html(audited: Audited, t: Language, *, made_ms: int, parts: Sequence[
     """The report; `parts` names the exports that were handed in."""
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(
-            [jinja2.PackageLoader("broker_common.audit"), jinja2.PackageLoader("broker_common.dashboard")]
+            [jinja2.PackageLoader("broker_common.audit.report"), jinja2.PackageLoader("broker_common.dashboard")]
         ),
         autoescape=True,
         trim_blocks=True,

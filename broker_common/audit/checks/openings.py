@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from broker_common.audit.census_log import CensusLog
-from broker_common.audit.documents import CRITERIA, MAX_DOCUMENT_BYTES, parse_criteria_file
+from broker_common.audit.export.documents import CRITERIA, MAX_DOCUMENT_BYTES, parse_criteria_file
+from broker_common.audit.export.reading import Part, UnreadableError
 from broker_common.audit.findings import Findings
-from broker_common.audit.handed_in import Part, UnreadableError
+from broker_common.audit.logs.census_log import CensusLog
 from broker_common.crypto.commitments import SALT_BYTES, commit_criteria
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.errors import InvalidRequestError

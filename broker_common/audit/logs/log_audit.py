@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from broker_common.audit import texts
-from broker_common.audit.disk_backed import DiskBackedTimes
+from broker_common.audit.export.reading import Part
 from broker_common.audit.findings import Findings, Report
-from broker_common.audit.handed_in import Part
 from broker_common.audit.home import AuditorHome, Trust
-from broker_common.audit.log_files import LogFiles
-from broker_common.audit.notes import CheckedNote, NoteChecker, NoteError
-from broker_common.audit.parties import Parties
+from broker_common.audit.logs.disk_backed import DiskBackedTimes
+from broker_common.audit.logs.log_files import LogFiles
+from broker_common.audit.logs.notes import CheckedNote, NoteChecker, NoteError
+from broker_common.audit.logs.parties import Parties
 from broker_common.crypto.cards import VerifiedCard
 from broker_common.crypto.certificates import Role
 from broker_common.language import phrase

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from broker_common.audit import texts
-from broker_common.audit.disk_backed import DiskBackedTree
+from broker_common.audit.export.reading import Part, UnreadableError
+from broker_common.audit.export.writing import COSIGNED, WITNESSED
 from broker_common.audit.findings import MOST_PROBLEMS, Findings, Report
-from broker_common.audit.handed_in import Part, UnreadableError
-from broker_common.audit.log_export import COSIGNED, WITNESSED
+from broker_common.audit.logs.disk_backed import DiskBackedTree
 from broker_common.crypto.certificates import Role
 from broker_common.tlog.entries import MAX_ENTRY_BYTES
 from broker_common.tlog.merkle import HASH_BYTES, CompactTree, leaf_hash

@@ -6,10 +6,10 @@ from typing import Any
 
 from broker_common.audit import texts
 from broker_common.audit.audit import Audited
-from broker_common.audit.census_log import Leakage
 from broker_common.audit.codes import CODES, PENDING
 from broker_common.audit.findings import Problem, Remark
-from broker_common.audit.health_log import Uncharged
+from broker_common.audit.logs.census_log import Leakage
+from broker_common.audit.logs.health_log import Uncharged
 from broker_common.audit.on_site.visit import OnSite
 from broker_common.language import Language, language_of_environment, said
 from broker_common.privacy.accounting import param_of, parse_max_belief

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
 
-from broker_common.audit.census_log import CensusLog
+from broker_common.audit.export.writing import COSIGNED, WITNESSED
 from broker_common.audit.findings import Findings
-from broker_common.audit.health_log import HealthLog
-from broker_common.audit.log_export import COSIGNED, WITNESSED
-from broker_common.audit.notes import CheckedNote
+from broker_common.audit.logs.census_log import CensusLog
+from broker_common.audit.logs.health_log import HealthLog
+from broker_common.audit.logs.notes import CheckedNote
 from broker_common.tlog.census_state import ChargedTicket
 from broker_common.tlog.entries import Entry, Forwarded, Settled, Submitted
 

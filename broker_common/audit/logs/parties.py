@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from broker_common.audit.notes import KeyHistory
+from broker_common.audit.logs.notes import KeyHistory
 from broker_common.crypto.cards import VerifiedCard
 from broker_common.crypto.certificates import Role
 from broker_common.crypto.signing import Purpose, VerifyKey

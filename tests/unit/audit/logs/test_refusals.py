@@ -13,7 +13,7 @@ from fakes.history import History, MemoryPart, auditor
 
 from broker_common.audit.audit import replay_parts
 from broker_common.audit.home import AuditorHome
-from broker_common.audit.report import report_json
+from broker_common.audit.report.verdict import report_json
 from broker_common.crypto.signing import Purpose
 from broker_common.tlog.entries import Revoked, Slots
 

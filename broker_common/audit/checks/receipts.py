@@ -16,16 +16,16 @@ from dataclasses import dataclass, field
 from tripartite.v1 import quote_pb2, ticket_pb2
 
 from broker_common.audit import texts
-from broker_common.audit.census_log import CensusLog
-from broker_common.audit.documents import MAX_DOCUMENT_BYTES, RECEIPTS, ReceiptFile, parse_receipt_file
+from broker_common.audit.checks.implied import Quotes
+from broker_common.audit.checks.quoted import QuotedLog
+from broker_common.audit.export.documents import MAX_DOCUMENT_BYTES, RECEIPTS, ReceiptFile, parse_receipt_file
+from broker_common.audit.export.reading import Part, UnreadableError
 from broker_common.audit.findings import Findings, Report
-from broker_common.audit.handed_in import Part, UnreadableError
-from broker_common.audit.health_log import HealthLog
-from broker_common.audit.implied import Quotes
-from broker_common.audit.log_audit import ANYBODY, LogAudit
-from broker_common.audit.notes import CheckedNote, NoteError
-from broker_common.audit.parties import KnownResearcher
-from broker_common.audit.quoted import QuotedLog
+from broker_common.audit.logs.census_log import CensusLog
+from broker_common.audit.logs.health_log import HealthLog
+from broker_common.audit.logs.log_audit import ANYBODY, LogAudit
+from broker_common.audit.logs.notes import CheckedNote, NoteError
+from broker_common.audit.logs.parties import KnownResearcher
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import BrokerError

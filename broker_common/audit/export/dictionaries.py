@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
+from broker_common.audit.export.reading import Part, UnreadableError
 from broker_common.audit.findings import Findings
-from broker_common.audit.handed_in import Part, UnreadableError
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.dictionary_document import (

@@ -13,13 +13,13 @@ from fakes.clock import FakeClock
 from fakes.history import auditor
 from sqlite_utils import Database
 
-from broker_common.audit.dictionaries import is_dictionary
-from broker_common.audit.documents import OpenedCriteria, ReceiptFile, parse_criteria_file, parse_receipt_file
+from broker_common.audit.export.dictionaries import is_dictionary
+from broker_common.audit.export.documents import OpenedCriteria, ReceiptFile, parse_criteria_file, parse_receipt_file
+from broker_common.audit.export.reading import FolderPart, UnreadableError
+from broker_common.audit.export.writing import ExportFolder, ExportReport, export_log
 from broker_common.audit.findings import Findings
-from broker_common.audit.handed_in import FolderPart, UnreadableError
 from broker_common.audit.home import AuditorHome
-from broker_common.audit.log_audit import LogAudit
-from broker_common.audit.log_export import ExportFolder, ExportReport, export_log
+from broker_common.audit.logs.log_audit import LogAudit
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary_document import dictionary_document
@@ -189,7 +189,7 @@ def test_an_export_is_of_one_instant_while_another_process_writes(
     journal: Journal[CensusState], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An honest node that goes on meanwhile must not seem to hide the note that its own next entry names."""
-    log_export = importlib.import_module("broker_common.audit.log_export")
+    log_export = importlib.import_module("broker_common.audit.export.writing")
     serving = Journal(
         tmp_path / "journal.db",
         fresh_state=logs.census_state,

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from fakes import logs
 
-from broker_common.audit import disk_backed
-from broker_common.audit.disk_backed import DiskBackedTimes, DiskBackedTree, DiskSpace
+from broker_common.audit.logs import disk_backed
+from broker_common.audit.logs.disk_backed import DiskBackedTimes, DiskBackedTree, DiskSpace
 from broker_common.tlog.census_state import CensusState, ChargedTicket
 from broker_common.tlog.entries import Entry, Event, Slots
 from broker_common.tlog.merkle import MerkleTree, leaf_hash, verify_consistency

@@ -20,8 +20,8 @@ from typing import TypeVar
 
 from tripartite.v1 import quote_pb2
 
-from broker_common.audit.disk_backed import DiskBackedTimes
-from broker_common.audit.log_audit import LogAudit
+from broker_common.audit.logs.disk_backed import DiskBackedTimes
+from broker_common.audit.logs.log_audit import LogAudit
 from broker_common.privacy.accounting import answers_left, price
 from broker_common.privacy.policy import Policy
 from broker_common.privacy.table_laplace import margin

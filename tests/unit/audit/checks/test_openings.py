@@ -15,10 +15,10 @@ from fakes.deployment import run_here
 from fakes.history import RELEASE, Asked, Exports, History, MemoryPart, auditor, slot_secret, write
 
 from broker_common.audit.audit import Audited, replay_parts
-from broker_common.audit.handed_in import FolderPart
+from broker_common.audit.checks.openings import OpenedOnSite
+from broker_common.audit.export.reading import FolderPart
 from broker_common.audit.home import AuditorHome
-from broker_common.audit.openings import OpenedOnSite
-from broker_common.audit.report import report_json, report_text
+from broker_common.audit.report.verdict import report_json, report_text
 from broker_common.crypto.commitments import commit_answer, hash_bytes
 from broker_common.crypto.sealing import OpeningKey, opening_info
 from broker_common.privacy.opening import OPENING_SUFFIX, SEALED_OPENING_BYTES, Opening, seal_opening
