@@ -17,9 +17,9 @@ from broker_common.terminal import fitted
 
 if TYPE_CHECKING:
     # A command imports what it needs when it runs (see PLC0415 in pyproject.toml): --help waits for none of it.
+    from broker_common.agency.home import AgencyHome
     from broker_common.query.dictionary import Column, Dictionary
     from broker_common.query.dictionary_changes import Change
-    from broker_common.storage.agency import AgencyHome
 
 # Who has a dictionary, and how a home of theirs is opened.
 _AGENCIES = ("census", "health")

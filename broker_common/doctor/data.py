@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from broker_common.agency.home import AgencyHome
 from broker_common.doctor import texts
 from broker_common.doctor.findings import Finding, ok, problem, warning
 from broker_common.language import phrase
@@ -13,7 +14,6 @@ from broker_common.privacy.delays import too_short
 from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.dictionary_document import dictionary_document
-from broker_common.storage.agency import AgencyHome
 from broker_common.storage.dictionary_file import FILE_NAME, read_dictionary
 from broker_common.storage.journal import Journal
 from broker_common.storage.source.plan import OwnPlan, plan_for

@@ -27,7 +27,7 @@ EXEMPT = {
     "broker_common.storage.creation:verify_identifier": "a pattern, with its bad names beside it",
     "broker_common.storage.creation:verify_origin": "a pattern, with its bad names beside it",
     "broker_common.query.ticket:VerifiedTicket.verify_dictionary": "compares two hashes",
-    "broker_common.storage.agency:AgencyHome.verify_dictionary": "takes a dictionary that was read",
+    "broker_common.agency.home:AgencyHome.verify_dictionary": "takes a dictionary that was read",
     "census_node.opening:CensusHome.verify_dictionary": "takes a dictionary that was read",
     "health_node.opening:HealthHome.verify_dictionary": "takes a dictionary that was read",
     "census_node.registry.loading:verify_variables": "takes a dictionary that was read",

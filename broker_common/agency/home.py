@@ -5,28 +5,39 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Generic
+from typing import Any, Generic, Protocol, TypeVar
 
+import msgspec
+
+from broker_common.agency.linkage_keys import LinkageKeys
 from broker_common.crypto.cards import SignedCard, VerifiedCard
-from broker_common.crypto.certificates import Role
+from broker_common.crypto.certificates import Identity, Role
+from broker_common.crypto.linkage import LinkageChain
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InternalError, InvalidRequestError
+from broker_common.membership.keyring import Keyring
+from broker_common.membership.peers import KnownPeers
+from broker_common.membership.registration import announce, own_card, register, revoke
 from broker_common.monitoring import Monitor
 from broker_common.query.dictionary import Dictionary
-from broker_common.storage.clock import SteadyClock
+from broker_common.storage.clock import SteadyClock, system_clock
+from broker_common.storage.creation import new_home
 from broker_common.storage.dictionaries import Dictionaries, adopt_dictionary, sign_again
-from broker_common.storage.home import Home
+from broker_common.storage.dictionary_file import copy_dictionary, read_dictionary
+from broker_common.storage.durable import replace_file
+from broker_common.storage.home import KEYS, Home
 from broker_common.storage.journal import Journal
-from broker_common.storage.keyring import Keyring
-from broker_common.storage.linkage_keys import LinkageKeys
 from broker_common.storage.loads import LoadFolder, StoreStateT
-from broker_common.storage.registration import KnownPeers, announce, own_card, register, revoke
 from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import DictionaryAdopted
 from broker_common.tlog.membership import Registration
 from broker_common.tlog.replay import FORMAT_VERSION
+
+# The name of an agency's node on its card.
+_NODE = "node"
 
 
 class AgencyHome(ABC, Generic[StoreStateT]):
@@ -262,3 +273,53 @@ class AgencyHome(ABC, Generic[StoreStateT]):
         """Log that a peer is not known any more; see `registration.revoke`."""
         with self.journal() as journal:
             revoke(journal, role, name, note)
+
+
+# --- new homes -----------------------------------------------------------------------------------------------------
+
+
+class AgencyConfig(Protocol):
+    """What the configurations of both agencies say of the agency itself."""
+
+    @property
+    def role(self) -> Role: ...
+    @property
+    def organisation(self) -> str: ...
+    @property
+    def origin(self) -> str: ...
+
+
+HomeT = TypeVar("HomeT", bound=AgencyHome[Any])
+
+
+@contextmanager
+def new_agency(
+    open_home: Callable[[Path], HomeT],
+    path: Path,
+    config: AgencyConfig,
+    linkage: LinkageChain | None,
+    dictionary: Path | None,
+) -> Iterator[HomeT]:
+    """Make an agency's home, with a fresh key for every purpose, its first card, and a log that says whose it is.
+
+    A dictionary file is copied into it, with the code lists that it names, and adopted.
+
+    Raises:
+        InvalidRequestError: HOME_INVALID, the folder holds something; CONFIG_INVALID, DICTIONARY_INVALID.
+    """
+    if not isinstance(config, msgspec.Struct):
+        raise TypeError("a configuration is a struct")
+    adopted = None if dictionary is None else read_dictionary(dictionary)
+    with new_home(path, config):
+        made = open_home(path)
+        identity = Identity(config.organisation, config.role, _NODE)
+        card = made.keyring.first_card(identity, config.origin, system_clock())
+        root = card.verify_keys(Purpose.IDENTITY, 0)[0]
+        replace_file(path / KEYS / "identity.pub", f"{root.to_text()}\n".encode("ascii"))
+        made.create(card.signed)
+        if linkage is not None:
+            made.linkage_keys.begin(linkage)
+        if dictionary is not None and adopted is not None:
+            copy_dictionary(dictionary, path)
+            made.adopt_dictionary(adopted)
+        yield made

@@ -9,8 +9,8 @@ import pytest
 from broker_common.crypto.cards import SAMPLING
 from broker_common.crypto.sampling import SamplingKey
 from broker_common.crypto.secret import secret_text
+from broker_common.membership.keyring import Keyring
 from broker_common.storage.home import Home
-from broker_common.storage.keyring import Keyring
 
 REFERENCE = "file:sampling.key"
 BEFORE, AFTER = SamplingKey(bytes(range(32))), SamplingKey(bytes(range(1, 33)))

@@ -16,26 +16,16 @@ from fakes.forged import STRANGE, forge, subject_of, twin
 from fakes.logs import ALICE, CENSUS, HEALTH, ORIGIN, root
 from fakes.patience import PATIENCE_SECONDS
 
-from broker_common.crypto.cards import MAX_CARD_BYTES, TLS, SignedCard, verify_card
+from broker_common.crypto.cards import MAX_CARD_BYTES, TLS, Identifier, LogName, SignedCard, verify_card
 from broker_common.crypto.certificates import Identity
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InternalError, InvalidRequestError
+from broker_common.membership import registration
+from broker_common.membership.exchange import CardExchange
+from broker_common.membership.peers import KnownPeers
+from broker_common.membership.registration import announce, own_card, read_card, register, registered, renew, revoke
 from broker_common.query.ticket import Researcher
-from broker_common.storage import registration
 from broker_common.storage.journal import Journal, Transaction
-from broker_common.storage.registration import (
-    CardExchange,
-    Identifier,
-    KnownPeers,
-    LogName,
-    announce,
-    own_card,
-    read_card,
-    register,
-    registered,
-    renew,
-    revoke,
-)
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Announced, Event, Registered, Revoked, parse_entry
 from broker_common.tlog.membership import Registration

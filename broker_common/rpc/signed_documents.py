@@ -1,4 +1,7 @@
-"""Dictionaries on the wire: the agency's signed word first, then the document in parts. A peer that has it already is told so."""
+"""What agencies sign, on the wire: policies, and dictionaries.
+
+Of a dictionary the agency's signed word comes first, then the document in parts. A peer that has it already is told so.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ import hashlib
 from collections.abc import Iterator, Sequence
 
 import msgspec
-from tripartite.v1 import dictionary_pb2
+from tripartite.v1 import dictionary_pb2, policy_pb2
 
 from broker_common.crypto.signing import Purpose, VerifyKey, key_named
 from broker_common.errors import InvalidRequestError
+from broker_common.privacy.policy import Policy, parse_policy
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.dictionary_document import Adoption, adoption_of, parse_dictionary_document
 from broker_common.rpc.channel import MAX_MESSAGE_BYTES
@@ -66,3 +70,13 @@ def adopted_dictionary(document: bytes, adoption: Adoption) -> Dictionary:
     if adoption_of(dictionary, document) != adoption:
         raise InvalidRequestError("MALFORMED_MESSAGE", problem="a dictionary that its agency says something else of")
     return dictionary
+
+
+def policy_from_wire(signed: policy_pb2.SignedPolicy, keys: Sequence[VerifyKey]) -> Policy:
+    """The policy, if one of these keys of its agency signed it.
+
+    Raises:
+        InvalidRequestError: UNKNOWN_KEY, BAD_SIGNATURE or INVALID_VALUE.
+    """
+    key_named(keys, signed.key_id, subject="policy").verify_signature(signed.document, signed.signature)
+    return parse_policy(signed.document)

@@ -16,9 +16,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from broker_common.agency.linkage_keys import LinkageKeys, NextKey
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.storage.journal import Journal
-from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder, StoreStateT
 from broker_common.storage.source.rows import Progress, ascending_order
 from broker_common.values import PSEUDONYM_BYTES, Randomness

@@ -15,15 +15,15 @@ from fakes.randomness import SeededRandomness
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_common.agency import relinking
+from broker_common.agency.linkage_keys import LinkageKeys, NextKey
+from broker_common.agency.relinking import RelinkReport, rekey, relink
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError
-from broker_common.storage import relinking
 from broker_common.storage.durable import replacing
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
-from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
-from broker_common.storage.relinking import RelinkReport, rekey, relink
 from broker_common.tlog.health_state import HealthState
 
 A, B, C = (LinkageKey(bytes([number]) * 32) for number in range(3))

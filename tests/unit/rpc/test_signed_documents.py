@@ -6,7 +6,7 @@ import pytest
 from tripartite.v1 import census_service_pb2, health_service_pb2
 
 from broker_common.rpc.channel import MAX_MESSAGE_BYTES
-from broker_common.rpc.dictionaries import parts_of
+from broker_common.rpc.signed_documents import parts_of
 
 
 @pytest.mark.parametrize("size", [0, 1, MAX_MESSAGE_BYTES - 1, MAX_MESSAGE_BYTES, 3 * MAX_MESSAGE_BYTES + 1])

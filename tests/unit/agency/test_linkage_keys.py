@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from fakes.randomness import SeededRandomness
 
+from broker_common.agency.linkage_keys import LinkageKeys, NextKey
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import InvalidRequestError
 from broker_common.storage.home import Home
-from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 
 A, B, C, D = (LinkageKey(bytes([number]) * 32) for number in range(4))
 NEW = NextKey(new=True)
