@@ -43,7 +43,7 @@ from broker_common.privacy.report import make_report
 from broker_common.rpc.handshake_log import noting_refused_connections
 from broker_common.rpc.server import run_node
 from broker_common.storage.clock import system_clock
-from broker_common.storage.dictionary_file import read_dictionary
+from broker_common.storage.dictionary.file import read_dictionary
 from broker_common.storage.durable import replace_file
 from broker_common.storage.journal import Journal
 from broker_common.storage.load_figures import figures_before, keep_figures, watching

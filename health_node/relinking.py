@@ -13,7 +13,7 @@ from broker_common.agency.relinking import RelinkReport, rekey, relink
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import RefusedError
 from broker_common.query.dictionary import Dictionary
-from broker_common.storage.dictionaries import Dictionaries
+from broker_common.storage.dictionary.adopted import Dictionaries
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.source.plan import SourcePlan

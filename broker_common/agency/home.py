@@ -24,8 +24,8 @@ from broker_common.monitoring import Monitor
 from broker_common.query.dictionary import Dictionary
 from broker_common.storage.clock import SteadyClock, system_clock
 from broker_common.storage.creation import new_home
-from broker_common.storage.dictionaries import Dictionaries, adopt_dictionary, sign_again
-from broker_common.storage.dictionary_file import copy_dictionary, read_dictionary
+from broker_common.storage.dictionary.adopted import Dictionaries, adopt_dictionary, sign_again
+from broker_common.storage.dictionary.file import copy_dictionary, read_dictionary
 from broker_common.storage.durable import replace_file
 from broker_common.storage.home import KEYS, Home
 from broker_common.storage.journal import Journal

@@ -14,7 +14,7 @@ from broker_common.privacy.delays import too_short
 from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.dictionary_document import dictionary_document
-from broker_common.storage.dictionary_file import FILE_NAME, read_dictionary
+from broker_common.storage.dictionary.file import FILE_NAME, read_dictionary
 from broker_common.storage.journal import Journal
 from broker_common.storage.source.plan import OwnPlan, plan_for
 from broker_common.storage.source.rows import RejectedRows

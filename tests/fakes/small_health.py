@@ -55,7 +55,7 @@ from broker_common.rpc.callers import set_caller
 from broker_common.rpc.channel import PROCEED
 from broker_common.rpc.server import StopSignal
 from broker_common.rpc.status import trailing_metadata
-from broker_common.storage.dictionaries import Dictionaries, adopt_dictionary
+from broker_common.storage.dictionary.adopted import Dictionaries, adopt_dictionary
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.source.values import MISSING, Values

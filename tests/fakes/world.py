@@ -65,7 +65,7 @@ from broker_common.query.question import parse_question
 from broker_common.query.quote import sign_quote
 from broker_common.query.ticket import Researcher, VerifiedTicket, sign_ticket
 from broker_common.storage.clock import system_clock
-from broker_common.storage.dictionaries import Dictionaries, adopt_dictionary
+from broker_common.storage.dictionary.adopted import Dictionaries, adopt_dictionary
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Checkpointed, Journal
 from broker_common.storage.loads import LoadFolder, StoreStateT

@@ -22,7 +22,7 @@ from broker_common.audit.audit import replay_parts
 from broker_common.audit.export.documents import ReceiptFile
 from broker_common.audit.export.writing import ExportFolder, export_log
 from broker_common.audit.home import AuditorHome
-from broker_common.storage.dictionaries import Dictionaries
+from broker_common.storage.dictionary.adopted import Dictionaries
 from broker_common.storage.journal import Journal
 from researcher_node.opening import ResearcherHome
 

@@ -25,7 +25,7 @@ from broker_common.audit.export.writing import ExportFolder, export_log
 from broker_common.audit.home import AuditorHome
 from broker_common.audit.report.verdict import report_json, report_text
 from broker_common.crypto.sealing import OpeningKey
-from broker_common.storage.dictionaries import Dictionaries
+from broker_common.storage.dictionary.adopted import Dictionaries
 from census_node.release.oversight import Oversight
 from researcher_node.answers import Answers
 

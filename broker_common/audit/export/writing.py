@@ -25,7 +25,7 @@ from broker_common.audit import texts
 from broker_common.audit.export.dictionaries import file_of
 from broker_common.audit.findings import Report
 from broker_common.errors import InternalError, InvalidRequestError
-from broker_common.storage.dictionaries import Dictionaries
+from broker_common.storage.dictionary.adopted import Dictionaries
 from broker_common.storage.durable import (
     SHARED_FILE,
     create_for_owner,

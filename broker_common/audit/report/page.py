@@ -19,8 +19,7 @@ from broker_common.audit.codes import PENDING
 from broker_common.audit.findings import printable
 from broker_common.audit.report.verdict import place_of, problem_text, remark_text, sorted_problems
 from broker_common.dashboard.charts import Mark, Series, gauge, steps
-from broker_common.dashboard.drawings import belief_scale
-from broker_common.dashboard.sentences import LOADS, ORDERS, PEERS, POLICIES, happened
+from broker_common.dashboard.parts import LOADS, ORDERS, PEERS, POLICIES, belief_scale, happened
 from broker_common.errors import REASONS
 from broker_common.language import Language, phrase
 from broker_common.privacy.belief import belief_of_units

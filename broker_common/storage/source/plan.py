@@ -16,8 +16,7 @@ from broker_common.query.dictionary import Column, Dictionary, EventTable
 from broker_common.storage.home import Home
 from broker_common.storage.source.beside import TableBeside
 from broker_common.storage.source.database import DatabaseSource
-from broker_common.storage.source.files import FilesSource, files_named
-from broker_common.storage.source.kinds import open_source
+from broker_common.storage.source.files import FilesSource, files_named, open_source
 from broker_common.storage.source.mapping import MappedSource, wanted_of
 from broker_common.storage.source.rows import (
     EVENTS,

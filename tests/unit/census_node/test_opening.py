@@ -32,7 +32,7 @@ from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
 from broker_common.privacy.accounting import price
 from broker_common.privacy.policy import Policy
-from broker_common.storage.dictionaries import adopt_dictionary
+from broker_common.storage.dictionary.adopted import adopt_dictionary
 from broker_common.storage.journal import Transaction
 from broker_common.storage.source.plan import SourcePlan
 from broker_common.tlog.census_state import CensusState

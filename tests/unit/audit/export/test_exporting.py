@@ -23,7 +23,7 @@ from broker_common.audit.logs.log_audit import LogAudit
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary_document import dictionary_document
-from broker_common.storage.dictionaries import Dictionaries
+from broker_common.storage.dictionary.adopted import Dictionaries
 from broker_common.storage.journal import Journal
 from broker_common.storage.witnessing import CosignedNote, CosignedNotes
 from broker_common.tlog.census_state import CensusState

@@ -12,7 +12,7 @@ import pytest
 from fakes.parquet import write_parquet
 
 from broker_common.errors import InvalidRequestError
-from broker_common.storage.source.kinds import open_source
+from broker_common.storage.source.files import open_source
 from broker_common.storage.source.rows import RejectedRows, published
 
 CSV = b"card,town\n1,a\n"

@@ -50,7 +50,7 @@ from broker_common.query.dictionary import (
     nearest,
     shown,
 )
-from broker_common.storage.code_lists import made_code, read_code_list, read_text, verify_codes, wrong_at
+from broker_common.storage.dictionary.code_lists import made_code, read_code_list, read_text, verify_codes, wrong_at
 from broker_common.storage.durable import replace_file
 from broker_common.storage.toml_places import Places
 from broker_common.values import Linkage

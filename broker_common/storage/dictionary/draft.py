@@ -17,7 +17,7 @@ from pathlib import Path
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, ColumnType, nearest, shown
-from broker_common.storage.code_lists import read_code_list, wrong_at
+from broker_common.storage.dictionary.code_lists import read_code_list, wrong_at
 from broker_common.storage.source.parquet import PARQUET_MAGIC, text_rows
 from broker_common.storage.source.rows import MAX_LINE_BYTES, reading
 

@@ -10,8 +10,8 @@ import pytest
 from broker_common.errors import InvalidRequestError
 from broker_common.language import language
 from broker_common.query.dictionary import MAX_CODES, AskedOf, Code, Column, ColumnType, Dictionary, EventTable
-from broker_common.storage import code_lists
-from broker_common.storage.dictionary_file import MAX_FILE_BYTES, dictionary_toml, read_dictionary
+from broker_common.storage.dictionary import code_lists
+from broker_common.storage.dictionary.file import MAX_FILE_BYTES, dictionary_toml, read_dictionary
 
 WHOLE = """\
 agency = "Ministry of Health"  # who publishes it
