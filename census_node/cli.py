@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import click
 
+from broker_common.agency.linkage_keys import NextKey
 from broker_common.cli import (
     Again,
     PrintableLine,
@@ -42,10 +43,9 @@ from broker_common.privacy.report import make_report
 from broker_common.rpc.handshake_log import noting_refused_connections
 from broker_common.rpc.server import run_node
 from broker_common.storage.clock import system_clock
-from broker_common.storage.dictionary_file import read_dictionary
+from broker_common.storage.dictionary.file import read_dictionary
 from broker_common.storage.durable import replace_file
 from broker_common.storage.journal import Journal
-from broker_common.storage.linkage_keys import NextKey
 from broker_common.storage.load_figures import figures_before, keep_figures, watching
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.orders import verify_reason

@@ -6,15 +6,15 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from broker_common.agency.home import new_agency
+from broker_common.agency.linkage_keys import chain_handed_over, new_chain
 from broker_common.crypto.sealing import SealingKey
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import cap_units, default_scales, param_of, parse_max_belief
 from broker_common.privacy.delays import usual_forward_delay_ms, usual_tick_ms
 from broker_common.privacy.policy import Accounting, Policy, Subject
-from broker_common.storage.creation import new_agency
 from broker_common.storage.durable import replace_file
 from broker_common.storage.home import KEYS
-from broker_common.storage.linkage_keys import chain_handed_over, new_chain
 from broker_common.values import Linkage
 from census_node import texts
 from census_node.config import CensusConfig

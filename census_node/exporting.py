@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from broker_common.audit.export.writing import ExportFolder, ExportReport, export_log
 from broker_common.audit.findings import Report
-from broker_common.audit.log_export import ExportFolder, ExportReport, export_log
 from census_node.opening import CensusHome
 
 

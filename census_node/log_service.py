@@ -13,10 +13,10 @@ from grpc.aio import ServicerContext
 from tripartite.v1 import log_service_pb2, log_service_pb2_grpc
 
 from broker_common.errors import InvalidRequestError
+from broker_common.membership.peers import KnownPeers
 from broker_common.rpc.callers import caller
 from broker_common.rpc.news import News
 from broker_common.rpc.server import StopSignal
-from broker_common.storage.registration import KnownPeers
 from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.note import parse_note
 from census_node.config import LimitConfig

@@ -18,7 +18,7 @@ from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.accounting import price
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.ticket import Researcher, VerifiedTicket
-from broker_common.storage.dictionaries import Dictionaries
+from broker_common.storage.dictionary.adopted import Dictionaries
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.census_state import CensusState

@@ -13,6 +13,9 @@ from grpc import aio
 from sqlite_utils import Database
 from tripartite.v1 import card_service_pb2_grpc, census_service_pb2_grpc, log_service_pb2_grpc
 
+from broker_common.agency.home import AgencyHome
+from broker_common.agency.linkage_keys import LinkageKeys, NextKey
+from broker_common.agency.relinking import RelinkReport
 from broker_common.crypto.cards import VerifiedCard
 from broker_common.crypto.certificates import TlsCredentials
 from broker_common.crypto.commitments import SALT_BYTES
@@ -20,24 +23,22 @@ from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.dashboard.beside import dashboard_beside, watch_certificates
 from broker_common.errors import InternalError
+from broker_common.membership.exchange import CardExchange, CardService
+from broker_common.membership.keyring import Keyring, log_signer
+from broker_common.membership.peers import KnownPeers
+from broker_common.membership.registration import own_card
 from broker_common.monitoring import Monitor
 from broker_common.privacy.policy import verify_linkage
 from broker_common.privacy.report import Charges
 from broker_common.query.dictionary import Dictionary
-from broker_common.rpc.cards import CardService
 from broker_common.rpc.channel import Peer
 from broker_common.rpc.server import NodeServer, StopSignal, every, log_stages, together
-from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import SteadyClock
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal, Transaction
-from broker_common.storage.keyring import Keyring, log_signer
-from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
-from broker_common.storage.registration import CardExchange, KnownPeers, own_card
-from broker_common.storage.relinking import RelinkReport
-from broker_common.storage.source import Progress
-from broker_common.storage.source_plan import SourcePlan, plan_for
+from broker_common.storage.source.plan import SourcePlan, plan_for
+from broker_common.storage.source.rows import Progress
 from broker_common.storage.witnessing import CosignedNotes, WitnessStore
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Entry

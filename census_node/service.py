@@ -24,9 +24,9 @@ from broker_common.privacy.policy import Policy
 from broker_common.query.messages import parse_message
 from broker_common.rpc.callers import caller
 from broker_common.rpc.channel import PROCEED
-from broker_common.rpc.dictionaries import adoption_to_wire, parts_of
 from broker_common.rpc.news import News, NewsOf
 from broker_common.rpc.server import StopSignal, log_unforeseen
+from broker_common.rpc.signed_documents import adoption_to_wire, parts_of
 from broker_common.storage.journal import Checkpointed
 from broker_common.storage.writing import Writer
 from broker_common.tracing import Report, recording

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from broker_common.audit.audit import Audited, replay_parts
-from broker_common.audit.handed_in import FolderPart
+from broker_common.audit.checks.openings import OpenedOnSite
+from broker_common.audit.export.reading import FolderPart
+from broker_common.audit.export.writing import ExportFolder
 from broker_common.audit.home import AuditorHome
-from broker_common.audit.log_export import ExportFolder
-from broker_common.audit.openings import OpenedOnSite
-from broker_common.audit.report import report_json, report_text
+from broker_common.audit.report.verdict import report_json, report_text
 from broker_common.cli import called
 from broker_common.errors import InternalError
 from broker_common.language import said

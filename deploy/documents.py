@@ -30,7 +30,7 @@ import health_node.config
 import researcher_node.config
 import researcher_node.study.file
 from broker_common.audit.codes import CODES
-from broker_common.audit.documents import OpenedCriteria, ReceiptFile
+from broker_common.audit.export.documents import OpenedCriteria, ReceiptFile
 from broker_common.cli import program
 from broker_common.crypto.commitments import SlotSecret, commit_criteria, hash_bytes, noise_seed
 from broker_common.crypto.noise_stream import NoiseStream

@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from broker_common.audit.creating import create_home as create_auditor_home
-from broker_common.audit.creating import trust
+from broker_common.audit.home import create_home as create_auditor_home
+from broker_common.audit.home import trust
 from broker_common.crypto.id_forms import POSTAL_ADDRESS
 from broker_common.privacy.delays import declared_for, least_forward_delay_ms
 from broker_common.privacy.policy import Accounting, Policy, Subject, verify_policy
 from broker_common.storage.creation import verify_empty
-from broker_common.storage.dictionary_file import dictionary_toml
+from broker_common.storage.dictionary.file import dictionary_toml
 from broker_common.values import Linkage
 from census_node.config import CensusConfig, LimitConfig
 from census_node.config import KeyConfig as CensusKeys

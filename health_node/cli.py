@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from broker_common.agency.linkage_keys import NextKey
 from broker_common.cli import (
     Again,
     HostPort,
@@ -50,7 +51,6 @@ from broker_common.rpc.server import run_node
 from broker_common.storage.clock import system_clock
 from broker_common.storage.creation import verify_identifier
 from broker_common.storage.journal import Journal
-from broker_common.storage.linkage_keys import NextKey
 from broker_common.storage.load_figures import figures_before, keep_figures, watching
 from broker_common.tlog.health_state import HealthState
 from health_node import texts

@@ -13,11 +13,11 @@ from broker_common.doctor.findings import Finding, ok, problem, tried, warning
 from broker_common.doctor.peers import peer_findings
 from broker_common.errors import BrokerError
 from broker_common.language import phrase
+from broker_common.membership.registration import registered
 from broker_common.query.dictionary import Dictionary
 from broker_common.storage.clock import system_clock
 from broker_common.storage.journal import Journal
-from broker_common.storage.registration import registered
-from broker_common.storage.source_plan import LINKED_ID
+from broker_common.storage.source.plan import LINKED_ID
 from broker_common.tlog.health_state import HealthState
 from health_node.opening import HealthHome
 from health_node.people.store import read_figures

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from tripartite.v1 import condition_pb2
 
-from broker_common.audit.documents import OpenedCriteria
+from broker_common.audit.export.documents import OpenedCriteria
+from broker_common.audit.export.writing import ExportFolder, ExportReport, export_log
 from broker_common.audit.findings import Report
-from broker_common.audit.log_export import ExportFolder, ExportReport, export_log
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition_wire import condition_from_wire
 from broker_common.query.dictionary import Dictionary

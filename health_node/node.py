@@ -34,6 +34,7 @@ from broker_common.errors import (
     error_for,
 )
 from broker_common.language import phrase
+from broker_common.membership.registration import own_card
 from broker_common.privacy.delays import too_short
 from broker_common.privacy.policy import Policy
 from broker_common.query.canonical import canonical_bytes
@@ -42,11 +43,10 @@ from broker_common.query.condition_wire import condition_from_wire
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.messages import parse_message
 from broker_common.query.ticket import Researcher, VerifiedTicket, verify_ticket
-from broker_common.storage.dictionaries import Dictionaries
+from broker_common.storage.dictionary.adopted import Dictionaries
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.open_loads import OpenLoads
-from broker_common.storage.registration import own_card
 from broker_common.tlog.entries import DictionaryAdopted, Forwarded, Refused, ReportedCharge, Settled, Submitted
 from broker_common.tlog.health_state import AcceptedTicket, HealthState
 from broker_common.values import Clock, Randomness, base64_text

@@ -12,25 +12,26 @@ from grpc import aio
 from sqlite_utils import Database
 from tripartite.v1 import card_service_pb2_grpc, health_service_pb2_grpc
 
+from broker_common.agency.home import AgencyHome
+from broker_common.agency.linkage_keys import LinkageKeys, NextKey
+from broker_common.agency.relinking import RelinkReport
 from broker_common.crypto.cards import SAMPLING
 from broker_common.crypto.certificates import Role, TlsCredentials
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.dashboard.beside import dashboard_beside, watch_certificates
+from broker_common.membership.exchange import CardExchange, CardService
+from broker_common.membership.keyring import Keyring, log_signer
+from broker_common.membership.peers import KnownPeers
+from broker_common.membership.registration import renew
 from broker_common.monitoring import Monitor
 from broker_common.privacy.policy import Policy, verify_linkage
 from broker_common.query.dictionary import Dictionary
-from broker_common.rpc.cards import CardService
 from broker_common.rpc.server import NodeServer, StopSignal, every, log_stages, together
-from broker_common.storage.agency import AgencyHome
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
-from broker_common.storage.keyring import Keyring, log_signer
-from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
-from broker_common.storage.registration import CardExchange, KnownPeers, renew
-from broker_common.storage.relinking import RelinkReport
-from broker_common.storage.source import Progress
-from broker_common.storage.source_plan import LINKED_ID, SourcePlan, plan_for
+from broker_common.storage.source.plan import LINKED_ID, SourcePlan, plan_for
+from broker_common.storage.source.rows import Progress
 from broker_common.storage.witnessing import CosignedNotes
 from broker_common.tlog.health_state import HealthState
 from health_node.census_link import CensusLink, fetch_policy

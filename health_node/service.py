@@ -25,8 +25,8 @@ from broker_common.monitoring import Monitor
 from broker_common.privacy.policy import Policy
 from broker_common.query.messages import refuse_unknown_fields
 from broker_common.rpc.callers import caller
-from broker_common.rpc.dictionaries import adoption_to_wire, parts_of
 from broker_common.rpc.server import StopSignal, log_unforeseen
+from broker_common.rpc.signed_documents import adoption_to_wire, parts_of
 from broker_common.rpc.status import broker_error
 from broker_common.storage.writing import Writer
 from broker_common.tracing import Report, recording, span

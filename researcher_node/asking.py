@@ -42,6 +42,7 @@ from broker_common.crypto.sampling import WHOLE_MILLIONTHS
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
+from broker_common.membership.exchange import fetch_card
 from broker_common.privacy.accounting import price
 from broker_common.privacy.policy import Policy
 from broker_common.privacy.table_laplace import largest_scale_within, margin
@@ -55,9 +56,8 @@ from broker_common.query.messages import parse_message
 from broker_common.query.question import Question, parse_question
 from broker_common.query.quote import VerifiedQuote, verify_quote
 from broker_common.query.ticket import sign_ticket
-from broker_common.rpc.cards import fetch_card, policy_from_wire
 from broker_common.rpc.channel import Peer, open_channel
-from broker_common.rpc.dictionaries import adopted_dictionary, adoption_from_wire
+from broker_common.rpc.signed_documents import adopted_dictionary, adoption_from_wire, policy_from_wire
 from broker_common.rpc.status import broker_error, calling
 from broker_common.values import QUERY_ID_BYTES, Clock, Randomness
 from researcher_node.answers import Answers, AskedQuestion

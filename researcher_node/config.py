@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from broker_common.storage.registration import Identifier
+from broker_common.crypto.cards import Identifier
 
 
 class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker_common.audit.documents import ReceiptFile
+from broker_common.audit.export.documents import ReceiptFile
+from broker_common.audit.export.writing import ExportFolder, ExportReport
 from broker_common.audit.findings import Report
-from broker_common.audit.log_export import ExportFolder, ExportReport
 from researcher_node.opening import ResearcherHome
 
 

@@ -16,13 +16,13 @@ from broker_common.crypto.cards import SignedCard, VerifiedCard
 from broker_common.crypto.certificates import Identity, TlsCredentials
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError
+from broker_common.membership.keyring import Keyring
+from broker_common.membership.registration import read_card
 from broker_common.rpc.server import NodeServer, StopSignal, log_unforeseen
 from broker_common.storage.clock import SteadyClock
 from broker_common.storage.creation import new_home
 from broker_common.storage.durable import replace_file
 from broker_common.storage.home import Home
-from broker_common.storage.keyring import Keyring
-from broker_common.storage.registration import read_card
 from broker_common.tlog.membership import Registration
 from broker_common.tlog.note import NoteVerifier
 from researcher_node.answers import Answers, CensusKeys

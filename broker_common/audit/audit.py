@@ -17,22 +17,22 @@ from typing import Any
 import msgspec
 
 from broker_common.audit import texts
-from broker_common.audit.census_log import CensusLog, Leakage, leakage_of
-from broker_common.audit.dictionaries import check_dictionaries, is_dictionary
-from broker_common.audit.disk_backed import DiskBackedMapping, DiskSpace
+from broker_common.audit.checks.implied import ImpliedNotes, Quotes, Steps
+from broker_common.audit.checks.openings import OpenedOnSite, check_criteria, check_openings, is_criteria
+from broker_common.audit.checks.quoted import QuotedLog
+from broker_common.audit.checks.receipts import ReceiptForms, Receipts
+from broker_common.audit.checks.reconciling import Reconciling
+from broker_common.audit.export.dictionaries import check_dictionaries, is_dictionary
+from broker_common.audit.export.reading import Part
+from broker_common.audit.export.writing import COSIGNED, WITNESSED
 from broker_common.audit.findings import Findings, Report
-from broker_common.audit.handed_in import Part
-from broker_common.audit.health_log import HealthLog, Uncharged
 from broker_common.audit.home import AuditorHome
-from broker_common.audit.implied import ImpliedNotes, Quotes, Steps
-from broker_common.audit.log_audit import ANYBODY, LogAudit
-from broker_common.audit.log_export import COSIGNED, WITNESSED
-from broker_common.audit.notes import CheckedNote, NoteError
+from broker_common.audit.logs.census_log import CensusLog, Leakage, leakage_of
+from broker_common.audit.logs.disk_backed import DiskBackedMapping, DiskSpace
+from broker_common.audit.logs.health_log import HealthLog, Uncharged
+from broker_common.audit.logs.log_audit import ANYBODY, LogAudit
+from broker_common.audit.logs.notes import CheckedNote, NoteError
 from broker_common.audit.on_site.visit import AuditedLog, OnSite, SiteCheck
-from broker_common.audit.openings import OpenedOnSite, check_criteria, check_openings, is_criteria
-from broker_common.audit.quoted import QuotedLog
-from broker_common.audit.receipts import ReceiptForms, Receipts
-from broker_common.audit.reconciling import Reconciling
 from broker_common.crypto.certificates import Role
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.signing import VerifyKey

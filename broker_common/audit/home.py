@@ -1,4 +1,4 @@
-"""The auditor's home: whom the auditor trusts, and what earlier audits have verified.
+"""The auditor's home: how it is made, whom the auditor trusts, and what earlier audits have verified.
 
     config.toml     role = "auditor"
     trust/*.card    a card of each party, as its owner handed it over; fingerprints were compared by people
@@ -10,6 +10,7 @@ older one, has to have signed both. Keep it, and compare it with other auditors.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, Literal
@@ -19,19 +20,21 @@ from msgspec import Struct, field
 from broker_common.audit import texts
 from broker_common.crypto.cards import SignedCard, VerifiedCard, verify_successor
 from broker_common.crypto.certificates import Role
-from broker_common.crypto.sealing import OpeningKey
+from broker_common.crypto.sealing import OpeningKey, SealingKey
 from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
+from broker_common.membership.registration import read_card
+from broker_common.storage.creation import new_home
 from broker_common.storage.durable import make_folder, replace_file
-from broker_common.storage.home import Home
-from broker_common.storage.registration import read_card
+from broker_common.storage.home import KEYS, Home
 from broker_common.tlog.membership import peer_name
 from broker_common.tlog.note import MAX_NOTE_BYTES
 
 _ROLE: Final = "auditor"
-TRUST = "trust"
+_TRUST = "trust"
 _SEEN = "seen"
+_OVERSIGHT = f"{KEYS}/oversight.key"
 
 
 class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -51,6 +54,40 @@ class AuditorConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     health: str = ""
     # [keys], see below.
     keys: KeyConfig = field(default_factory=KeyConfig)
+
+
+def create_home(path: Path, *, health: str = "") -> SealingKey:
+    """A new home that trusts nobody yet; gives the public oversight key.
+
+    Raises:
+        InvalidRequestError: HOME_INVALID, the folder holds something.
+    """
+    config = AuditorConfig(role="auditor", health=health, keys=KeyConfig(oversight=f"file:{_OVERSIGHT}"))
+    with new_home(path, config):
+        make_folder(path / _TRUST)
+        oversight = OpeningKey.generate(os.urandom)
+        replace_file(path / _OVERSIGHT, f"{oversight.to_text()}\n".encode("ascii"), mode=0o600)
+    return oversight.sealing_key
+
+
+def trust(path: Path, card: VerifiedCard, *, replace: bool = False) -> None:
+    """Durably keep a card whose fingerprint people have compared.
+
+    An older card of the party that it follows stays: whatever the party's log says since follows from that one.
+
+    Raises:
+        InvalidRequestError: HOME_INVALID, CONFIG_INVALID; CARD_UNRELATED, WRONG_ORGANISATION or CARD_OUTDATED.
+    """
+    Home(path, "auditor").load_config(AuditorConfig)
+    make_folder(path / _TRUST)
+    identity = card.card.identity
+    file = path / _TRUST / f"{identity.role}-{peer_name(identity)}.card"
+    if file.is_file() and not replace:
+        before = read_card(file)
+        if before.signed != card.signed:
+            verify_successor(before, card.signed)
+        return
+    replace_file(file, card.signed.to_bytes() + b"\n")
 
 
 class Trust:
@@ -97,7 +134,7 @@ class AuditorHome:
         config = self._home.load_config(AuditorConfig)
         self._keys = config.keys
         self.path = path
-        cards = [read_card(file) for file in sorted((path / TRUST).glob("*.card"))]
+        cards = [read_card(file) for file in sorted((path / _TRUST).glob("*.card"))]
         # For each role: the cards of the agency whose log is examined.
         self._audited: dict[Role, list[VerifiedCard]] = {}
         wanted_by_role: dict[Role, str] = {"census": "", "health": config.health}

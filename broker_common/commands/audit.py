@@ -16,13 +16,13 @@ import click
 
 from broker_common.audit import texts
 from broker_common.audit.audit import Audited, replay_parts, verify_parts
+from broker_common.audit.checks.openings import OpenedOnSite
+from broker_common.audit.export.reading import FolderPart, Part
+from broker_common.audit.export.writing import ExportFolder, ExportReport
 from broker_common.audit.findings import Report
-from broker_common.audit.handed_in import FolderPart, Part
 from broker_common.audit.home import AuditorHome
-from broker_common.audit.log_export import ExportFolder, ExportReport
 from broker_common.audit.on_site.visit import SiteCheck
-from broker_common.audit.openings import OpenedOnSite
-from broker_common.audit.report import report_json, report_text, verdict
+from broker_common.audit.report.verdict import report_json, report_text, verdict
 from broker_common.cli import Progress, emit, home_option, home_option_of, json_option
 from broker_common.errors import ExitCode, InvalidRequestError
 from broker_common.language import LANGUAGES, language_of_environment, said
@@ -115,7 +115,7 @@ def report(directory: Path, home: Path, to: Path, language: str | None, openings
     code 1 if anything does not hold; the report is written all the same, and says what.
     """
     # Imported here: no other audit has to wait for the libraries of pages.
-    from broker_common.audit.html_report import report_html  # noqa: PLC0415
+    from broker_common.audit.report.page import report_html  # noqa: PLC0415
 
     opened = None if openings is None else OpenedOnSite(FolderPart(openings), AuditorHome(home).oversight_key())
     audited, parts = _audited(partial(replay_parts, opened=opened), directory, home)

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from broker_common.audit.creating import create_home, trust
+from broker_common.agency.home import AgencyHome
+from broker_common.audit.home import create_home, trust
 from broker_common.cli import HostPort, emit, home_option_of, is_address, json_option, new_home_option
 from broker_common.commands import texts
 from broker_common.commands.keys import card_text
@@ -16,10 +17,9 @@ from broker_common.commands.texts import FINGERPRINT_HELP, REPLACE_HELP
 from broker_common.crypto.id_forms import ONTARIO
 from broker_common.errors import InvalidRequestError
 from broker_common.language import said
-from broker_common.storage.agency import AgencyHome
+from broker_common.membership.registration import read_card
 from broker_common.storage.creation import verify_identifier, verify_origin
 from broker_common.storage.durable import SHARED_FILE, replace_file
-from broker_common.storage.registration import read_card
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 

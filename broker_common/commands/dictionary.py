@@ -17,9 +17,9 @@ from broker_common.terminal import fitted
 
 if TYPE_CHECKING:
     # A command imports what it needs when it runs (see PLC0415 in pyproject.toml): --help waits for none of it.
+    from broker_common.agency.home import AgencyHome
     from broker_common.query.dictionary import Column, Dictionary
     from broker_common.query.dictionary_changes import Change
-    from broker_common.storage.agency import AgencyHome
 
 # Who has a dictionary, and how a home of theirs is opened.
 _AGENCIES = ("census", "health")
@@ -52,7 +52,7 @@ def dictionary() -> None:
 @click.pass_context
 def check(context: click.Context, home: Path | None, as_json: bool, file: Path | None) -> None:
     """Read a dictionary FILE and say what it publishes, or what is wrong in which line."""
-    from broker_common.storage.dictionary_file import FILE_NAME, read_dictionary
+    from broker_common.storage.dictionary.file import FILE_NAME, read_dictionary
 
     if file is None:
         home = home or usual_home_of(context)
@@ -72,7 +72,7 @@ def check(context: click.Context, home: Path | None, as_json: bool, file: Path |
 def diff(as_json: bool, old: Path, new: Path) -> None:
     """Say what the dictionary file NEW changes against OLD: for questions, and for data that is loaded."""
     from broker_common.query.dictionary_changes import changes
-    from broker_common.storage.dictionary_file import read_dictionary
+    from broker_common.storage.dictionary.file import read_dictionary
 
     found = changes(read_dictionary(old), read_dictionary(new))
     result = _changes_json(found)
@@ -91,7 +91,7 @@ def adopt(home: Path, as_json: bool, file: Path | None) -> None:
     dictionary that it was loaded under, until the next load.
     """
     from broker_common.query.dictionary_changes import changes
-    from broker_common.storage.dictionary_file import FILE_NAME, copy_dictionary, read_dictionary
+    from broker_common.storage.dictionary.file import FILE_NAME, copy_dictionary, read_dictionary
 
     agency = agency_at(home)
     new = read_dictionary(file or home / FILE_NAME)
@@ -126,7 +126,7 @@ def draft(
     The first SOURCE has a row for each person, each other one is an event table of its name. Columns and their types are proposed by the
     shape of the values: whole numbers, dates, or codes. Codes are never taken from the data, nor are limits of numbers: a dictionary is public.
     """
-    from broker_common.storage.dictionary_draft import draft_toml
+    from broker_common.storage.dictionary.draft import draft_toml
     from broker_common.storage.durable import SHARED_FILE, replace_file
 
     people, *events = sources

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 
 import click
 
+from broker_common.agency.home import AgencyHome
 from broker_common.cli import emit, home_option, instant, is_address, json_option, load_installed, say
 from broker_common.commands import texts
 from broker_common.crypto.cards import (
@@ -36,13 +37,12 @@ from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.language import phrase, said
-from broker_common.storage.agency import AgencyHome
+from broker_common.membership.keyring import Keyring
+from broker_common.membership.registration import read_card
 from broker_common.storage.clock import system_clock
 from broker_common.storage.creation import verify_identifier
 from broker_common.storage.durable import SHARED_FILE, replace_file
 from broker_common.storage.home import Home, stated_role
-from broker_common.storage.keyring import Keyring
-from broker_common.storage.registration import read_card
 from broker_common.tlog.entries import MAX_INBOX_CHARACTERS, MAX_PROJECTS
 from broker_common.tlog.membership import Registration, peer_name
 from broker_common.tlog.orders import verify_reason

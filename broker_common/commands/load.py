@@ -13,7 +13,7 @@ from broker_common.commands import texts
 from broker_common.language import said
 from broker_common.query.dictionary import listed
 from broker_common.storage.load_figures import Change, Changes, CodeChange, LoadFigures, changes_between
-from broker_common.storage.source import RejectedRows, ValueRows
+from broker_common.storage.source.rows import RejectedRows, ValueRows
 
 check_option = click.option("--check", is_flag=True, help=texts.CHECK_HELP)
 

@@ -26,7 +26,7 @@ def upgrade(home: Path, as_json: bool, file: Path | None) -> None:
     or after; questions are answered again when both agencies are.
     """
     # Imported here: nobody waits for it who asks for help.
-    from broker_common.storage.dictionary_file import FILE_NAME, copy_dictionary, read_dictionary  # noqa: PLC0415
+    from broker_common.storage.dictionary.file import FILE_NAME, copy_dictionary, read_dictionary  # noqa: PLC0415
 
     agency, path = agency_at(home), file or home / FILE_NAME
     adopted = agency.upgrade([read_dictionary(path)] if path.is_file() else [])

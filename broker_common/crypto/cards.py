@@ -57,7 +57,12 @@ MAX_ORIGIN_CHARACTERS = 200
 _SECRET_NAME = re.compile(r"secret [0-9a-f]{16}")
 # Before the year 10000: a time on a card can be written as a date.
 _Time = Annotated[int, Meta(ge=0, lt=253_402_300_800_000)]
-_Name = Annotated[str, Meta(pattern=r"\A[a-z0-9][a-z0-9-]{0,62}\Z")]
+# As in the URI SAN of a certificate.
+IDENTIFIER = re.compile(r"\A[a-z0-9][a-z0-9-]{0,62}\Z")
+Identifier = Annotated[str, Meta(pattern=IDENTIFIER.pattern)]
+# As in a C2SP note.
+ORIGIN = re.compile(r"\A[^\s+]+\Z")
+LogName = Annotated[str, Meta(min_length=1, max_length=MAX_ORIGIN_CHARACTERS, pattern=ORIGIN.pattern)]
 
 PublicKey: TypeAlias = VerifyKey | SealingKey | PeerCertificate | str
 """What a key's text means; of a secret that nobody else needs, only its public name."""
@@ -77,8 +82,8 @@ class Card(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     format: Annotated[int, Meta(ge=1, le=1)] = 1
     role: Role
-    organisation: _Name
-    name: _Name
+    organisation: Identifier
+    name: Identifier
     serial: Annotated[int, Meta(ge=1, lt=2**53)]
     # Name of its log; empty for a researcher, who keeps none.
     origin: Annotated[str, Meta(max_length=MAX_ORIGIN_CHARACTERS)]

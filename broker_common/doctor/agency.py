@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from broker_common.agency.home import AgencyHome
 from broker_common.cli import instant
 from broker_common.crypto.cards import PURPOSES, TLS, VerifiedCard
 from broker_common.crypto.certificates import PeerCertificate
@@ -13,9 +14,8 @@ from broker_common.doctor import texts
 from broker_common.doctor.findings import Finding, ok, problem, tried, warning
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
-from broker_common.storage.agency import AgencyHome
+from broker_common.membership.keyring import Keyring
 from broker_common.storage.journal import Journal
-from broker_common.storage.keyring import Keyring
 from broker_common.storage.witnessing import CosignedNotes
 from broker_common.tlog.membership import peer_name, witness_of
 from broker_common.tlog.replay import StoreState

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from broker_common.agency.home import AgencyHome
 from broker_common.doctor import texts
 from broker_common.doctor.findings import Finding, ok, problem, warning
 from broker_common.language import phrase
@@ -13,12 +14,11 @@ from broker_common.privacy.delays import too_short
 from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.dictionary_document import dictionary_document
-from broker_common.storage.agency import AgencyHome
-from broker_common.storage.dictionary_file import FILE_NAME, read_dictionary
+from broker_common.storage.dictionary.file import FILE_NAME, read_dictionary
 from broker_common.storage.journal import Journal
-from broker_common.storage.source import RejectedRows
-from broker_common.storage.source_plan import OwnPlan, plan_for
-from broker_common.storage.source_toml import PEOPLE_TABLE, OwnFiles, OwnTable
+from broker_common.storage.source.plan import OwnPlan, plan_for
+from broker_common.storage.source.rows import RejectedRows
+from broker_common.storage.source.toml import PEOPLE_TABLE, OwnFiles, OwnTable
 
 # When so much of what is declared is taken, the next load may not fit.
 _LITTLE_ROOM = 0.95

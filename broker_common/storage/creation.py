@@ -9,44 +9,23 @@ import ast
 import inspect
 import shutil
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import msgspec
 import tomli_w
 
-from broker_common.crypto.cards import MAX_ORIGIN_CHARACTERS
-from broker_common.crypto.certificates import Identity, Role
-from broker_common.crypto.linkage import LinkageChain
-from broker_common.crypto.signing import Purpose
+from broker_common.crypto.cards import IDENTIFIER, MAX_ORIGIN_CHARACTERS, ORIGIN
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
-from broker_common.storage.agency import AgencyHome
-from broker_common.storage.clock import system_clock
-from broker_common.storage.dictionary_file import copy_dictionary, read_dictionary
 from broker_common.storage.durable import replace_file
 from broker_common.storage.home import CONFIG, KEYS
-from broker_common.storage.registration import IDENTIFIER, ORIGIN
 
 _HEAD = "# config.toml of a {role} home. What is left out has its default; every setting stands in deploy/README.md.\n"
-# The name of an agency's node on its card.
-_NODE = "node"
 # Settings that somebody has to have chosen.
 _DECLARED = frozenset({"people", "places"})
-HomeT = TypeVar("HomeT", bound=AgencyHome[Any])
-
-
-class AgencyConfig(Protocol):
-    """What the configurations of both agencies say of the agency itself."""
-
-    @property
-    def role(self) -> Role: ...
-    @property
-    def organisation(self) -> str: ...
-    @property
-    def origin(self) -> str: ...
 
 
 @contextmanager
@@ -70,39 +49,6 @@ def new_home(path: Path, config: msgspec.Struct) -> Iterator[None]:
         if is_new:
             path.rmdir()
         raise
-
-
-@contextmanager
-def new_agency(
-    open_home: Callable[[Path], HomeT],
-    path: Path,
-    config: AgencyConfig,
-    linkage: LinkageChain | None,
-    dictionary: Path | None,
-) -> Iterator[HomeT]:
-    """Make an agency's home, with a fresh key for every purpose, its first card, and a log that says whose it is.
-
-    A dictionary file is copied into it, with the code lists that it names, and adopted.
-
-    Raises:
-        InvalidRequestError: HOME_INVALID, the folder holds something; CONFIG_INVALID, DICTIONARY_INVALID.
-    """
-    if not isinstance(config, msgspec.Struct):
-        raise TypeError("a configuration is a struct")
-    adopted = None if dictionary is None else read_dictionary(dictionary)
-    with new_home(path, config):
-        made = open_home(path)
-        identity = Identity(config.organisation, config.role, _NODE)
-        card = made.keyring.first_card(identity, config.origin, system_clock())
-        root = card.verify_keys(Purpose.IDENTITY, 0)[0]
-        replace_file(path / KEYS / "identity.pub", f"{root.to_text()}\n".encode("ascii"))
-        made.create(card.signed)
-        if linkage is not None:
-            made.linkage_keys.begin(linkage)
-        if dictionary is not None and adopted is not None:
-            copy_dictionary(dictionary, path)
-            made.adopt_dictionary(adopted)
-        yield made
 
 
 def verify_empty(path: Path) -> None:

@@ -23,11 +23,11 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from broker_common.agency.relinking import rekey
 from broker_common.crypto.commitments import SALT_BYTES, hash_subjects
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.privacy.policy import Subject
-from broker_common.storage.relinking import rekey
-from broker_common.storage.source import ascending_order
+from broker_common.storage.source.rows import ascending_order
 from census_node.ledger.columns import MappedColumn, StoredColumns, reading_columns, write_columns
 
 Halves: TypeAlias = npt.NDArray[np.uint64]

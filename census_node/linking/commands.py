@@ -9,7 +9,7 @@ import click
 from broker_common.cli import Progress, emit, json_option
 from broker_common.errors import InvalidRequestError
 from broker_common.language import language_of_environment, phrase, said
-from broker_common.storage.dictionary_file import FILE_NAME, read_dictionary
+from broker_common.storage.dictionary.file import FILE_NAME, read_dictionary
 from broker_common.storage.home import usual_home
 from census_node.linking import texts
 from census_node.linking.settings import MODES, SETTINGS_FILE, Mode, read_settings

@@ -20,7 +20,7 @@ from broker_common.dashboard.log_picture import (
 )
 from broker_common.dashboard.metrics import LogFigures, NodeFacts, metrics_text
 from broker_common.dashboard.now import now_of
-from broker_common.dashboard.sentences import ORDERS, happening_rows
+from broker_common.dashboard.parts import ORDERS, happening_rows
 from broker_common.dashboard.site import Action, Health, Page
 from broker_common.errors import InvalidRequestError
 from broker_common.language import Language, phrase

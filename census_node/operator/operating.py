@@ -13,7 +13,7 @@ from typing import Literal, Self
 from broker_common.crypto.signing import SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.policy import Policy
-from broker_common.storage.dictionaries import Dictionaries
+from broker_common.storage.dictionary.adopted import Dictionaries
 from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted, Reopened, Shutdown

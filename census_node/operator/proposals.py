@@ -21,7 +21,7 @@ from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.language import joined, phrase
 from broker_common.privacy.accounting import answers_left, price
 from broker_common.privacy.policy import MAX_POLICY_BYTES, NEWEST_FORMAT, Policy, parse_policy, parse_signed_policy
-from broker_common.storage.dictionaries import Dictionaries
+from broker_common.storage.dictionary.adopted import Dictionaries
 from broker_common.storage.durable import make_folder, replace_file
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import MAX_TEXT_CHARACTERS

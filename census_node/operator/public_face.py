@@ -11,10 +11,9 @@ from typing import Any, TypeAlias
 from markupsafe import Markup
 
 from broker_common.dashboard.charts import Mark, gauge
-from broker_common.dashboard.drawings import State, belief_scale, process_state
 from broker_common.dashboard.log_picture import Problem, witnessed_note
 from broker_common.dashboard.now import Now, log_problems, node_problems
-from broker_common.dashboard.sentences import ORDERS, POLICIES, happening_rows
+from broker_common.dashboard.parts import ORDERS, POLICIES, State, belief_scale, happening_rows, process_state
 from broker_common.language import Language, phrase
 from broker_common.privacy.policy import scales_text
 from census_node import texts

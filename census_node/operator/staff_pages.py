@@ -12,9 +12,8 @@ from markupsafe import Markup
 
 from broker_common.dashboard.cells import LEAST_CELL
 from broker_common.dashboard.charts import Bar, Mark, Range, Series, bars, ranges, steps
-from broker_common.dashboard.drawings import counted_bars, use_bars
 from broker_common.dashboard.log_picture import certificate_rows
-from broker_common.dashboard.sentences import LOADS, PEERS, happening_rows
+from broker_common.dashboard.parts import LOADS, PEERS, counted_bars, happening_rows, use_bars
 from broker_common.language import Language
 from broker_common.monitoring import refusals_by_code
 from census_node.operator.picture import DAY_MS, Picture, answers_per_day

@@ -17,7 +17,7 @@ from broker_common.privacy.policy import Policy, scales_text
 from broker_common.privacy.table_laplace import margin
 from broker_common.query.question import question_from_wire
 from broker_common.query.quote import sign_quote
-from broker_common.storage.dictionaries import Dictionaries
+from broker_common.storage.dictionary.adopted import Dictionaries
 from broker_common.storage.journal import Journal
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.note import parse_note

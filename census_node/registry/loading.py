@@ -27,15 +27,15 @@ from broker_common.language import phrase
 from broker_common.privacy.delays import declared_for, too_short, usual_tick_ms
 from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary import ColumnType, Dictionary
-from broker_common.storage.source import (
+from broker_common.storage.source.plan import SourcePlan
+from broker_common.storage.source.rows import (
     Chunk,
     Progress,
     RejectedRows,
     ascending_order,
     ascending_without_repeats,
 )
-from broker_common.storage.source_plan import SourcePlan
-from broker_common.storage.source_values import ColumnReader, GrowingArray
+from broker_common.storage.source.values import ColumnReader, GrowingArray
 from broker_common.values import PSEUDONYM_BYTES
 from census_node import texts
 from census_node.ledger.subjects import NAME, NUMBER, Cards, Names, number_subjects

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import numpy as np
 
+from broker_common.agency.relinking import Rekeyed
 from broker_common.errors import InternalError
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.question import REST, Question
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.open_loads import OpenLoads
-from broker_common.storage.relinking import Rekeyed
 from broker_common.tlog.census_state import CensusState
 from census_node.ledger.book import loads_to_fold
 from census_node.ledger.columns import reading_columns, write_columns

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from broker_common.agency.linkage_keys import LinkageKeys, NextKey, refuse_relink
+from broker_common.agency.relinking import RelinkReport, rekey, relink
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.query.dictionary import Dictionary
 from broker_common.storage.journal import Journal
-from broker_common.storage.linkage_keys import LinkageKeys, NextKey, refuse_relink
 from broker_common.storage.loads import LoadFolder
-from broker_common.storage.relinking import RelinkReport, rekey, relink
-from broker_common.storage.source import Progress
-from broker_common.storage.source_plan import SourcePlan
+from broker_common.storage.source.plan import SourcePlan
+from broker_common.storage.source.rows import Progress
 from broker_common.tlog.census_state import CensusState
 from broker_common.values import Randomness
 from census_node.ledger.subjects import Cards, Known, Names
@@ -36,7 +36,7 @@ def relink_registry(
     *,
     progress: Progress | None = None,
 ) -> RelinkReport:
-    """Put the next linkage key in force; see `broker_common.storage.relinking`. Needs about 130 bytes a person."""
+    """Put the next linkage key in force; see `broker_common.agency.relinking`. Needs about 130 bytes a person."""
 
     def write_store(replaced: str, load: str, added: Sequence[LinkageKey]) -> int:
         path = loads.file(replaced)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from broker_common.storage.dictionary_file import FILE_NAME, read_dictionary
+from broker_common.storage.dictionary.file import FILE_NAME, read_dictionary
 
 _EXAMPLES: Final = Path(__file__).parents[1] / "examples" / "ontario"
 HEALTH_FILE: Final = _EXAMPLES / "health" / FILE_NAME

@@ -11,7 +11,6 @@ from broker_common.dashboard.access import Rank
 from broker_common.dashboard.cells import LEAST_CELL
 from broker_common.dashboard.charts import Bar, bars
 from broker_common.dashboard.config import DashboardConfig
-from broker_common.dashboard.drawings import State, counted_bars, process_state, use_bars
 from broker_common.dashboard.log_picture import (
     Problem,
     certificate_rows,
@@ -21,7 +20,7 @@ from broker_common.dashboard.log_picture import (
 )
 from broker_common.dashboard.metrics import LogFigures, NodeFacts, metrics_text
 from broker_common.dashboard.now import Now, log_problems, node_problems, now_of
-from broker_common.dashboard.sentences import LOADS, PEERS, happening_rows
+from broker_common.dashboard.parts import LOADS, PEERS, State, counted_bars, happening_rows, process_state, use_bars
 from broker_common.dashboard.site import Action, Health, Page
 from broker_common.language import Language, phrase
 from broker_common.monitoring import refusals_by_code

@@ -5,7 +5,7 @@
     CODE                place in the published list + 1
     CODE, multi-valued  bit mask of places
 
-in the smallest type that holds the greatest of them. A list (`source_values.is_list`) is a table of its own, a row for each
+in the smallest type that holds the greatest of them. A list (`source.values.is_list`) is a table of its own, a row for each
 of a person's values, each kept like a CODE. All of it follows from the dictionary alone, never from anybody's record.
 Ontario's columns take 24 bytes a person: age, birth year, sex and census division 1 each, all others 4.
 """
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from broker_common.query.condition import Literal
 from broker_common.query.dictionary import Column, ColumnType
-from broker_common.storage.source_values import MISSING, Values, is_mask, verify_storable
+from broker_common.storage.source.values import MISSING, Values, is_mask, verify_storable
 
 StoredType: TypeAlias = np.dtype[np.uint8] | np.dtype[np.uint16] | np.dtype[np.uint32] | np.dtype[np.uint64]
 Stored: TypeAlias = NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.uint32] | NDArray[np.uint64]
@@ -41,7 +41,7 @@ class Encoding:
     kind: StoredType
     # The greatest number that may be stored.
     top: int
-    # Added to each value of `source_values`.
+    # Added to each value of `source.values`.
     shift: int
 
     @classmethod
@@ -79,7 +79,7 @@ class Encoding:
                 return literal + self.shift
 
     def stored(self, values: Values) -> Stored:
-        """Values of `source_values`, as they are kept.
+        """Values of `source.values`, as they are kept.
 
         Raises:
             ValueError: a value that the dictionary does not admit.

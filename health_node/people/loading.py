@@ -9,8 +9,8 @@ Memory: people are held in arrays, about 65 bytes each and at most 100 while the
 bytes for each value in a long list, 12 while these are sorted; events are not held, but sorted through a file beside the store
 (`sorting`): some 300 MB, 28 bytes for each place, and a file of 4 bytes an event and what its columns take.
 
-What a faulty file or row is, is decided by the sources in `broker_common.storage` and by `source_values`; how people are
-stored, by `store`. Until the last step the people loaded before stay in force.
+`broker_common.storage.source` and its `values` decide what a faulty file or row is; `store` how people are stored. Until
+the last step the people loaded before stay in force.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from broker_common.crypto.linkage import LinkageChain
 from broker_common.errors import InternalError
 from broker_common.privacy.delays import declared_for
 from broker_common.query.dictionary import Column, Dictionary, EventTable
-from broker_common.storage.source import (
+from broker_common.storage.source.plan import LINKED_ID, SourcePlan
+from broker_common.storage.source.rows import (
     Chunk,
     Progress,
     RejectedRows,
@@ -37,12 +38,11 @@ from broker_common.storage.source import (
     ascending_without_repeats,
     refuse,
 )
-from broker_common.storage.source_plan import LINKED_ID, SourcePlan
-from broker_common.storage.source_values import ColumnReader, GrowingArray, ListReader, Values, is_list
 from health_node.people.encoding import Encoding
 from health_node.people.sorting import Sorter
 from health_node.people.store import People, replace_people_store
 from health_node.people.tables import MEMBERS, Declared, Rows, Table, offsets_of, small_columns
+from broker_common.storage.source.values import ColumnReader, GrowingArray, ListReader, Values, is_list
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from broker_common.agency.linkage_keys import LinkageKeys, NextKey
+from broker_common.agency.relinking import RelinkReport, rekey, relink
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import RefusedError
 from broker_common.query.dictionary import Dictionary
-from broker_common.storage.dictionaries import Dictionaries
+from broker_common.storage.dictionary.adopted import Dictionaries
 from broker_common.storage.journal import Journal
-from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
-from broker_common.storage.relinking import RelinkReport, rekey, relink
-from broker_common.storage.source import Progress
-from broker_common.storage.source_plan import SourcePlan
+from broker_common.storage.source.plan import SourcePlan
+from broker_common.storage.source.rows import Progress
 from broker_common.tlog.health_state import HealthState
 from broker_common.values import Randomness
 from health_node.node import forget_old_loads
@@ -37,7 +37,7 @@ def relink_people(
     engine_threads: int,
     progress: Progress | None = None,
 ) -> RelinkReport:
-    """Put the next linkage key in force; see `broker_common.storage.relinking`. Needs about 150 bytes a person."""
+    """Put the next linkage key in force; see `broker_common.agency.relinking`. Needs about 150 bytes a person."""
 
     def write_store(replaced: str, load: str, added: Sequence[LinkageKey]) -> int:
         with journal.reading() as state:

@@ -12,7 +12,7 @@
         1, 2, 4 or 8 bytes, little-endian, for each declared row, column by column; 0 behind the last row
     32 bytes   SHA-256 of everything before
 
-Everything from the pseudonyms on begins at multiples of 64 bytes, after zeros. A long list (`source_values.is_list`) is a
+Everything from the pseudonyms on begins at multiples of 64 bytes, after zeros. A long list (`source.values.is_list`) is a
 table and no column. A place is a person; under linkage by household it is an address, the first table says which people
 live there, and the columns of people are those of that table. A number means what the dictionary says, so that a store of
 another one is not read. A store without tables may begin with "tripPPL1", as all did before there were any.
@@ -40,7 +40,7 @@ from broker_common.errors import InternalError, RefusedError
 from broker_common.query.condition import Condition
 from broker_common.query.dictionary import Column, Dictionary
 from broker_common.storage.durable import create_for_owner, replacing
-from broker_common.storage.source_values import Values
+from broker_common.storage.source.values import Values
 from broker_common.values import HASH_BYTES, PSEUDONYM_BYTES
 from health_node.people.encoding import Encoding, Stored
 from health_node.people.tables import (
@@ -79,7 +79,7 @@ Narrow: TypeAlias = Callable[[NDArray[np.uint8], Marks], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class People:
-    """Halves of each place's pseudonym, per small column the numbers of `source_values` of each person, and the tables."""
+    """Halves of each place's pseudonym, per small column the numbers of `source.values` of each person, and the tables."""
 
     high: NDArray[np.uint64]
     low: NDArray[np.uint64]

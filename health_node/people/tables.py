@@ -27,7 +27,7 @@ from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.privacy.delays import DECLARED_STEP, least_forward_delay_ms
 from broker_common.query.dictionary import PEOPLE, Column, Dictionary
-from broker_common.storage.source_values import is_list
+from broker_common.storage.source.values import is_list
 from health_node.people.encoding import Stored
 from health_node.query.cohort import Counting, Predicate, Scratch
 

@@ -41,7 +41,7 @@ from broker_common.query.condition import (
     Under,
 )
 from broker_common.query.dictionary import Column, Dictionary, EventTable
-from broker_common.storage.source_values import is_list
+from broker_common.storage.source.values import is_list
 from health_node.people.encoding import Encoding, Stored, StoredType
 
 Marks: TypeAlias = NDArray[np.bool_]

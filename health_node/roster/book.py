@@ -15,8 +15,8 @@ from tripartite.v1 import roster_pb2
 
 from broker_common.crypto.commitments import SALT_BYTES, commit_roster, hash_bytes
 from broker_common.crypto.rosters import roster_hash
+from broker_common.membership.registration import own_card
 from broker_common.storage.journal import Journal
-from broker_common.storage.registration import own_card
 from broker_common.tlog.entries import Rostered
 from broker_common.tlog.health_state import HealthState
 from broker_common.values import Randomness

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from broker_common.membership.registration import own_card
 from broker_common.privacy.policy import Policy, parse_policy
 from broker_common.storage.journal import Journal
-from broker_common.storage.registration import own_card
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted, parse_entry
 from broker_common.tlog.membership import log_of, peer_name

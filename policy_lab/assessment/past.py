@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from broker_common.audit.dictionaries import is_dictionary
+from broker_common.audit.export.dictionaries import is_dictionary
+from broker_common.audit.export.reading import FolderPart
 from broker_common.audit.findings import Findings, Report
-from broker_common.audit.handed_in import FolderPart
-from broker_common.audit.log_files import LogFiles
+from broker_common.audit.logs.log_files import LogFiles
 from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase

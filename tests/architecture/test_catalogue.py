@@ -26,7 +26,7 @@ from broker_common.language import language
 from broker_common.privacy.policy import Accounting, Subject
 from broker_common.query.dictionary import ColumnType
 from broker_common.query.dictionary_changes import EFFECTS
-from broker_common.storage.dictionary_file import KINDS
+from broker_common.storage.dictionary.file import KINDS
 from census_node import texts as census_texts
 from census_node.linking import texts as linking_texts
 from deploy import texts as deploy_texts

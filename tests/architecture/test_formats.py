@@ -10,7 +10,7 @@ import pytest
 from msgspec import Struct
 from msgspec.inspect import IntType, StructType, type_info
 
-from broker_common.audit.documents import OpenedCriteria, ReceiptFile
+from broker_common.audit.export.documents import OpenedCriteria, ReceiptFile
 from broker_common.crypto import rosters
 from broker_common.crypto.cards import Card
 from broker_common.privacy.opening import Opening

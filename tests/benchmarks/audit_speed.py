@@ -25,10 +25,10 @@ from fakes import logs
 from fakes.history import History, SignedLog, auditor
 
 from broker_common.audit.audit import replay_parts
-from broker_common.audit.documents import ReceiptFile
-from broker_common.audit.handed_in import FolderPart, Part
+from broker_common.audit.export.documents import ReceiptFile
+from broker_common.audit.export.reading import FolderPart, Part
+from broker_common.audit.export.writing import COSIGNED, WITNESSED
 from broker_common.audit.home import AuditorHome
-from broker_common.audit.log_export import COSIGNED, WITNESSED
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.tlog.tiles import CHECKPOINT_PATH, TILE_WIDTH, encode_entry_bundle, entries_path, hash_tiles
 

@@ -14,7 +14,7 @@ from fakes.obvious_criteria import ObviousPerson, Value
 
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary, EventTable
-from broker_common.storage.source_plan import LINKED_ID, PlainPlan
+from broker_common.storage.source.plan import LINKED_ID, PlainPlan
 from health_node.people.loading import LoadReport, load_people
 from health_node.people.tables import Declared, shapes_of
 

@@ -31,7 +31,7 @@ from tripartite.v1 import answer_pb2, census_service_pb2, roster_pb2, sample_pb2
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.sealing import OpeningKey, open_with_any, roster_info, sample_bits_info
 from broker_common.query.dictionary import Dictionary
-from broker_common.storage.source_values import Values
+from broker_common.storage.source.values import Values
 from health_node.people.encoding import Encoding
 from health_node.people.store import PeopleStore
 from health_node.people.tables import shapes_of, small_columns

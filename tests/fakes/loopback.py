@@ -31,13 +31,13 @@ from broker_common.crypto.certificates import (
     server_name,
 )
 from broker_common.crypto.signing import Purpose
-from broker_common.rpc.cards import CardService
+from broker_common.membership.exchange import CardExchange, CardService
+from broker_common.membership.registration import renew
 from broker_common.rpc.channel import Peer, open_channel
 from broker_common.rpc.server import NodeServer, StopSignal
 from broker_common.rpc.status import broker_error
 from broker_common.storage.clock import system_clock
 from broker_common.storage.journal import Journal, StateT
-from broker_common.storage.registration import CardExchange, renew
 from broker_common.storage.witnessing import Witnessing
 from broker_common.values import Clock
 from census_node.config import LimitConfig as CensusLimits

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary, EventTable
-from broker_common.storage.source import RejectedRows
-from broker_common.storage.source_plan import Source, SourcePlan, plan_for
+from broker_common.storage.source.plan import Source, SourcePlan, plan_for
+from broker_common.storage.source.rows import RejectedRows
 
 __all__ = ["DICTIONARY", "IDS", "PEOPLE", "PUBLISHED", "STAYS", "Row", "own_home", "plan_of", "rows_of"]
 

@@ -23,7 +23,7 @@ from fakes.wiretap import Call, Wiretap
 
 from broker_common.privacy.delays import declared_for
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary, EventTable
-from broker_common.storage.dictionary_file import dictionary_toml
+from broker_common.storage.dictionary.file import dictionary_toml
 from deploy.local import Plan, _make_homes
 
 __all__ = ["ASKED", "HEALTH", "LARGE", "NOBODY", "ONE", "X_ID", "OwnWorlds"]

@@ -27,6 +27,7 @@ from fakes.virtual_time import Killed
 from grpc.aio import AioRpcError
 from tripartite.v1 import census_service_pb2, condition_pb2, health_service_pb2, ticket_pb2
 
+from broker_common.agency.linkage_keys import NextKey
 from broker_common.commands.keys import _rotate
 from broker_common.crypto.cards import PURPOSES
 from broker_common.crypto.linkage import LinkageChain
@@ -37,7 +38,6 @@ from broker_common.query.criteria import parse_condition
 from broker_common.query.messages import parse_message
 from broker_common.query.question import question_from_wire
 from broker_common.rpc.status import broker_error, calling
-from broker_common.storage.linkage_keys import NextKey
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import parse_entry
 from broker_common.tlog.health_state import HealthState

@@ -28,13 +28,13 @@ from broker_common.crypto.commitments import SlotSecret, commit_answer, commit_s
 from broker_common.crypto.sealing import OpeningKey, SealingKey, answer_info
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import BrokerError
+from broker_common.membership.exchange import CardService
 from broker_common.privacy.accounting import price
 from broker_common.privacy.table_laplace import margin
 from broker_common.query.answer import pad_answer
 from broker_common.query.question import Question, read_question
 from broker_common.query.quote import sign_quote
 from broker_common.query.ticket import sign_ticket
-from broker_common.rpc.cards import CardService
 from broker_common.storage.clock import system_clock
 from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import Charged, Entry, Event, Slots, encode_entry

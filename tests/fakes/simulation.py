@@ -36,13 +36,13 @@ from tripartite.v1 import ticket_pb2
 import broker_common.storage.journal as journal_module
 import census_node.opening
 import researcher_node.opening
+from broker_common.agency.home import AgencyHome
 from broker_common.crypto.commitments import commit_active, commit_sample, noise_seed
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.errors import BrokerError
 from broker_common.monitoring import Monitor
 from broker_common.privacy.table_laplace import add_noise
 from broker_common.query.question import Question, question_from_wire
-from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import SteadyClock, system_clock
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal

@@ -40,6 +40,8 @@ from broker_common.crypto.sampling import WHOLE_MILLIONTHS, SamplingKey
 from broker_common.crypto.sealing import OpeningKey, roster_info
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import BrokerError
+from broker_common.membership.peers import KnownPeers
+from broker_common.membership.registration import announce, register
 from broker_common.monitoring import Monitor
 from broker_common.privacy.accounting import price
 from broker_common.privacy.policy import Policy
@@ -53,11 +55,10 @@ from broker_common.rpc.callers import set_caller
 from broker_common.rpc.channel import PROCEED
 from broker_common.rpc.server import StopSignal
 from broker_common.rpc.status import trailing_metadata
-from broker_common.storage.dictionaries import Dictionaries, adopt_dictionary
+from broker_common.storage.dictionary.adopted import Dictionaries, adopt_dictionary
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
-from broker_common.storage.registration import KnownPeers, announce, register
-from broker_common.storage.source_values import MISSING, Values
+from broker_common.storage.source.values import MISSING, Values
 from broker_common.storage.witnessing import CosignedNotes
 from broker_common.tlog.entries import Charged, Entry, Event, encode_entry, parse_entry
 from broker_common.tlog.health_state import HealthState

@@ -38,6 +38,8 @@ from tripartite.v1 import (
     ticket_pb2,
 )
 
+from broker_common.agency.linkage_keys import LinkageKeys, NextKey
+from broker_common.agency.relinking import RelinkReport
 from broker_common.crypto.cards import SAMPLE, SAMPLING
 from broker_common.crypto.certificates import Identity
 from broker_common.crypto.commitments import SALT_BYTES, commit_criteria, commit_roster, hash_bytes
@@ -48,6 +50,8 @@ from broker_common.crypto.sampling import WHOLE_MILLIONTHS, SamplingKey
 from broker_common.crypto.sealing import OpeningKey, SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import BrokerError, PeerUnavailableError
+from broker_common.membership.peers import KnownPeers
+from broker_common.membership.registration import announce, register
 from broker_common.privacy.accounting import cap_units, default_scales, param_of, parse_max_belief, price
 from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.privacy.policy import Policy, parse_policy
@@ -61,14 +65,11 @@ from broker_common.query.question import parse_question
 from broker_common.query.quote import sign_quote
 from broker_common.query.ticket import Researcher, VerifiedTicket, sign_ticket
 from broker_common.storage.clock import system_clock
-from broker_common.storage.dictionaries import Dictionaries, adopt_dictionary
+from broker_common.storage.dictionary.adopted import Dictionaries, adopt_dictionary
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Checkpointed, Journal
-from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder, StoreStateT
-from broker_common.storage.registration import KnownPeers, announce, register
-from broker_common.storage.relinking import RelinkReport
-from broker_common.storage.source_values import MISSING, Values
+from broker_common.storage.source.values import MISSING, Values
 from broker_common.storage.witnessing import CosignedNotes, Witnessing, WitnessStore
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.cosignature import Cosigner

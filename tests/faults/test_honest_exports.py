@@ -19,10 +19,10 @@ from fakes.sequences import run_sequence
 from fakes.simulation import AGENCIES, PARTIES, Simulation, make_template
 
 from broker_common.audit.audit import replay_parts
-from broker_common.audit.documents import ReceiptFile
+from broker_common.audit.export.documents import ReceiptFile
+from broker_common.audit.export.writing import ExportFolder, export_log
 from broker_common.audit.home import AuditorHome
-from broker_common.audit.log_export import ExportFolder, export_log
-from broker_common.storage.dictionaries import Dictionaries
+from broker_common.storage.dictionary.adopted import Dictionaries
 from broker_common.storage.journal import Journal
 from researcher_node.opening import ResearcherHome
 

@@ -15,7 +15,8 @@ from fuzz.target import Cut, Target, fresh_path, joined, require
 from unit.audit.on_site.site import sealed
 
 from broker_common.audit.audit import Audited, replay_parts, verify_parts
-from broker_common.audit.documents import (
+from broker_common.audit.checks.receipts import ReceiptForms
+from broker_common.audit.export.documents import (
     OpenedCriteria,
     ReceiptFile,
     canonical_message,
@@ -24,9 +25,9 @@ from broker_common.audit.documents import (
 )
 from broker_common.audit.findings import Findings
 from broker_common.audit.home import AuditorHome
-from broker_common.audit.log_audit import LogAudit
-from broker_common.audit.log_files import LogFiles
-from broker_common.audit.notes import CheckedNote, NoteChecker, NoteError
+from broker_common.audit.logs.log_audit import LogAudit
+from broker_common.audit.logs.log_files import LogFiles
+from broker_common.audit.logs.notes import CheckedNote, NoteChecker, NoteError
 from broker_common.audit.on_site.files import (
     DamagedError,
     KeptSample,
@@ -37,8 +38,7 @@ from broker_common.audit.on_site.files import (
     read_roster,
     read_sample,
 )
-from broker_common.audit.receipts import ReceiptForms
-from broker_common.audit.report import report_json, report_text
+from broker_common.audit.report.verdict import report_json, report_text
 from broker_common.crypto.commitments import SlotSecret, commit_roster, hash_bytes
 from broker_common.crypto.sealing import OpeningKey, opening_info
 from broker_common.crypto.signing import Purpose

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from fakes.randomness import SeededRandomness
 from fuzz.target import Cut, Target, fresh_path, joined, require
 
+from broker_common.agency.linkage_keys import LinkageKeys, NextKey
 from broker_common.commands.keys import _DURATION, _UNIT_MS, _Duration
 from broker_common.crypto.certificates import (
     Identity,
@@ -36,7 +37,6 @@ from broker_common.crypto.secret import parse_secret, secret_text
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError
 from broker_common.storage.home import Home
-from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 
 __all__ = ["TARGETS"]
 

@@ -9,10 +9,10 @@ from typing import Any
 from fakes.own_data import DICTIONARY, IDS, PUBLISHED
 from fuzz.target import Target, fresh_path, require
 
-from broker_common.storage.source import RejectedRows
-from broker_common.storage.source_mapping import WordReader
-from broker_common.storage.source_plan import OwnPlan
-from broker_common.storage.source_toml import OwnColumn, OwnFiles, OwnTable, parse_source_toml, read_source_toml
+from broker_common.storage.source.mapping import WordReader
+from broker_common.storage.source.plan import OwnPlan
+from broker_common.storage.source.rows import RejectedRows
+from broker_common.storage.source.toml import OwnColumn, OwnFiles, OwnTable, parse_source_toml, read_source_toml
 
 __all__ = ["TARGETS"]
 

@@ -15,7 +15,7 @@ from tripartite.v1 import policy_pb2
 from broker_common.crypto.signing import VerifyKey
 from broker_common.privacy.policy import Policy, parse_policy, parse_signed_policy, verify_policy
 from broker_common.query.messages import parse_message
-from broker_common.rpc.cards import policy_from_wire
+from broker_common.rpc.signed_documents import policy_from_wire
 from broker_common.tlog.entries import Adopted, Entry, Event, Reopened, Revoked, Shutdown, encode_entry, parse_entry
 from broker_common.tlog.orders import verify_reason
 from census_node.operator.proposals import Proposal, ProposalFolder, draft, make_proposal

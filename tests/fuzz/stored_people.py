@@ -14,7 +14,7 @@ from fakes.world import make_pseudonyms
 
 from broker_common.errors import BrokerError
 from broker_common.query.criteria import parse_condition
-from broker_common.storage.source_values import MISSING, Values
+from broker_common.storage.source.values import MISSING, Values
 from health_node.people.store import People, PeopleStore, build_people_store, read_figures
 
 __all__ = ["REFUSED", "build_store", "read_store"]

@@ -15,8 +15,8 @@ from fuzz.target import require
 
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import BrokerError
-from broker_common.storage.source import RejectedRows
-from broker_common.storage.source_plan import PlainPlan
+from broker_common.storage.source.plan import PlainPlan
+from broker_common.storage.source.rows import RejectedRows
 from census_node.registry.loading import id_columns, read_registry
 from deploy.synthetic.population import write_sources
 from health_node.people.loading import load_people

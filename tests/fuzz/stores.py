@@ -49,7 +49,7 @@ from broker_common.crypto.commitments import SALT_BYTES, SlotSecret, commit_load
 from broker_common.crypto.frames import FRAME_BYTES
 from broker_common.query.question import parse_question
 from broker_common.storage.journal import Journal
-from broker_common.storage.source_parquet import ParquetSource
+from broker_common.storage.source.parquet import ParquetSource
 from broker_common.storage.witnessing import WitnessStore, verify_own_log
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.note import Checkpoint, join_note, parse_note

@@ -52,12 +52,12 @@ from broker_common.query.normal_form import count_terms, negate, verify_size
 from broker_common.query.question import Question, parse_question, question_from_wire, read_question
 from broker_common.query.syntax import parse_syntax
 from broker_common.rpc.callers import by_fingerprint, verify_caller
-from broker_common.storage.code_lists import read_code_list, read_text, verify_codes
-from broker_common.storage.dictionary_file import dictionary_toml, parse_dictionary, read_dictionary
+from broker_common.storage.dictionary.code_lists import read_code_list, read_text, verify_codes
+from broker_common.storage.dictionary.file import dictionary_toml, parse_dictionary, read_dictionary
 from broker_common.storage.home import Home
-from broker_common.storage.source import RejectedRows, verify_names
-from broker_common.storage.source_plan import PlainPlan
-from broker_common.storage.source_values import ListReader
+from broker_common.storage.source.plan import PlainPlan
+from broker_common.storage.source.rows import RejectedRows, verify_names
+from broker_common.storage.source.values import ListReader
 from broker_common.values import base64_text, parse_base64
 from census_node.config import CensusConfig
 from census_node.registry.loading import id_columns, read_registry

@@ -42,7 +42,7 @@ from broker_common.query.dictionary_document import (
 from broker_common.query.dictionary_pages import dictionary_json, dictionary_text
 from broker_common.query.messages import parse_message
 from broker_common.query.question import Question, parse_question, question_from_wire
-from broker_common.rpc.dictionaries import adoption_from_wire
+from broker_common.rpc.signed_documents import adoption_from_wire
 from broker_common.rpc.status import broker_error, trailing_metadata
 
 __all__ = ["TARGETS", "message_types"]

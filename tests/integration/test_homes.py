@@ -25,6 +25,7 @@ from grpc.aio import ServicerContext
 from structlog.testing import capture_logs
 from tripartite.v1 import card_service_pb2, card_service_pb2_grpc, inbox_service_pb2, inbox_service_pb2_grpc
 
+from broker_common.agency.home import AgencyHome
 from broker_common.crypto.cards import TLS, SignedCard, VerifiedCard, sign_card, verify_card
 from broker_common.crypto.certificates import Identity, PeerCertificate, Role, make_certificate
 from broker_common.crypto.signing import Purpose
@@ -36,13 +37,12 @@ from broker_common.errors import (
     PeerUnavailableError,
     RefusedError,
 )
+from broker_common.membership.exchange import fetch_card
+from broker_common.membership.registration import read_card
 from broker_common.privacy.accounting import price
-from broker_common.rpc.cards import fetch_card
 from broker_common.rpc.channel import Peer, open_channel
 from broker_common.rpc.status import calling, trailing_metadata
-from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import system_clock
-from broker_common.storage.registration import read_card
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Registered
 from broker_common.tlog.health_state import HealthState

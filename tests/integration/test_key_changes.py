@@ -19,12 +19,12 @@ from broker_common.crypto.certificates import PeerCertificate, Role, credentials
 from broker_common.crypto.sealing import OpeningKey, SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
-from broker_common.rpc.dictionaries import adoption_from_wire, adoption_to_wire
-from broker_common.storage import keyring
+from broker_common.membership import keyring
+from broker_common.membership.keyring import Keyring
+from broker_common.rpc.signed_documents import adoption_from_wire, adoption_to_wire
 from broker_common.storage.clock import system_clock
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
-from broker_common.storage.keyring import Keyring
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted
 from census_node.opening import CensusHome

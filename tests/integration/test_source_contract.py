@@ -15,8 +15,8 @@ from fakes.registries import made_names
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.delays import DECLARED_STEP
-from broker_common.storage.source import Progress, RejectedRows
-from broker_common.storage.source_plan import PlainPlan
+from broker_common.storage.source.plan import PlainPlan
+from broker_common.storage.source.rows import Progress, RejectedRows
 from census_node.ledger.subjects import Cards
 from census_node.registry.loading import id_columns, read_registry
 from deploy.synthetic.population import write_sources

@@ -56,7 +56,7 @@ from fakes.small_worlds import (
 from broker_common.crypto.linkage import LinkageChain
 from broker_common.privacy.accounting import UNITS_PER_NAT, cap_units, param_of, parse_max_belief, price
 from broker_common.privacy.policy import Policy
-from broker_common.storage.source_plan import PlainPlan
+from broker_common.storage.source.plan import PlainPlan
 from census_node.ledger.book import Room
 from census_node.ledger.subjects import Names
 from census_node.registry.loading import id_columns, read_registry

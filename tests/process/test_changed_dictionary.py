@@ -13,7 +13,7 @@ from fakes.deployment import FRENCH, Deployment, make, persons, run, run_here
 from fakes.dictionaries import CENSUS_DICTIONARY, CHANGES, HEALTH_DICTIONARY, relabelled
 
 from broker_common.query.dictionary import Dictionary
-from broker_common.storage.dictionary_file import dictionary_toml
+from broker_common.storage.dictionary.file import dictionary_toml
 from researcher_node.answers import AskedQuestion
 
 pytestmark = pytest.mark.process

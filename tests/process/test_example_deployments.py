@@ -21,7 +21,7 @@ from fakes.deployment import Deployment, run_here
 from fakes.homes import free_addresses
 
 from broker_common.query.dictionary import Dictionary
-from broker_common.storage.dictionary_file import read_dictionary
+from broker_common.storage.dictionary.file import read_dictionary
 
 pytestmark = pytest.mark.process
 

@@ -28,7 +28,7 @@ from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
 from broker_common.query.messages import parse_message
 from broker_common.query.question import parse_question
-from broker_common.storage.source_values import MISSING, Values
+from broker_common.storage.source.values import MISSING, Values
 from health_node.people.encoding import Encoding
 from health_node.people.store import People, PeopleStore, build_people_store
 from health_node.query.cohort import compile_condition

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import InvalidRequestError
-from broker_common.storage.source import published
-from broker_common.storage.source_kinds import open_source
-from broker_common.storage.source_plan import LINKED_ID, PlainPlan
+from broker_common.storage.source.files import open_source
+from broker_common.storage.source.plan import LINKED_ID, PlainPlan
+from broker_common.storage.source.rows import published
 from census_node.registry.loading import id_columns, read_registry
 from deploy.synthetic.population import write_sources
 from health_node.people.loading import _Incoming

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from broker_common.query.dictionary import AskedOf, Code, Column, ColumnType, Dictionary, EventTable
 from broker_common.query.dictionary_changes import changes
 from broker_common.query.dictionary_document import dictionary_document, parse_dictionary_document
-from broker_common.storage.dictionary_file import dictionary_toml, parse_dictionary
+from broker_common.storage.dictionary.file import dictionary_toml, parse_dictionary
 
 # Everything printable: quotes, backslashes, letters of other scripts.
 PRINTABLE = st.characters(exclude_categories=["C", "Z"]).filter(str.isprintable)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from broker_common.crypto.id_forms import parse_health_card
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
-from broker_common.storage.source_plan import PlainPlan, SourcePlan, plan_for
+from broker_common.storage.source.plan import PlainPlan, SourcePlan, plan_for
 from health_node.people.loading import load_people
 from health_node.people.tables import Declared
 

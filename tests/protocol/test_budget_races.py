@@ -20,7 +20,7 @@ from broker_common.privacy.accounting import price
 from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.privacy.policy import Policy
 from broker_common.rpc.server import StopSignal
-from broker_common.storage.dictionaries import Dictionaries
+from broker_common.storage.dictionary.adopted import Dictionaries
 from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted, Entry, Event, Released, Shutdown

@@ -21,7 +21,7 @@ from broker_common.query.dictionary_changes import Change as DictionaryChange
 from broker_common.query.dictionary_changes import changes
 from broker_common.query.dictionary_document import parse_dictionary_document
 from broker_common.query.question import Cell, Question
-from broker_common.storage.dictionaries import Dictionaries
+from broker_common.storage.dictionary.adopted import Dictionaries
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.census_state import CensusState
@@ -308,7 +308,7 @@ def test_documents_are_read_and_compared_while_others_use_the_journal(
         return changes(old, new)
 
     monkeypatch.setattr(Dictionaries, "document", reading)
-    monkeypatch.setattr("broker_common.storage.dictionaries.changes", comparing)
+    monkeypatch.setattr("broker_common.storage.dictionary.adopted.changes", comparing)
     node.dictionary_to_publish(b"")
     assert done == ["document"]
 

@@ -18,14 +18,14 @@ from fakes.world import CENSUS, HEALTH, OTHER, OTHER_HEALTH, OWNER, RESEARCHER, 
 from tripartite.v1 import answer_pb2, census_service_pb2
 
 from broker_common.audit.audit import replay_parts
-from broker_common.audit.documents import ReceiptFile
-from broker_common.audit.handed_in import FolderPart
+from broker_common.audit.checks.openings import OpenedOnSite
+from broker_common.audit.export.documents import ReceiptFile
+from broker_common.audit.export.reading import FolderPart
+from broker_common.audit.export.writing import ExportFolder, export_log
 from broker_common.audit.home import AuditorHome
-from broker_common.audit.log_export import ExportFolder, export_log
-from broker_common.audit.openings import OpenedOnSite
-from broker_common.audit.report import report_json, report_text
+from broker_common.audit.report.verdict import report_json, report_text
 from broker_common.crypto.sealing import OpeningKey
-from broker_common.storage.dictionaries import Dictionaries
+from broker_common.storage.dictionary.adopted import Dictionaries
 from census_node.release.oversight import Oversight
 from researcher_node.answers import Answers
 

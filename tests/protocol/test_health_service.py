@@ -44,12 +44,12 @@ from broker_common.errors import (
     RefusedError,
     StateUnknownError,
 )
+from broker_common.membership.registration import revoke
 from broker_common.query.refusal import parse_refusal
 from broker_common.rpc.callers import set_caller
 from broker_common.rpc.server import StopSignal
 from broker_common.storage.clock import system_clock
 from broker_common.storage.loads import LoadFolder
-from broker_common.storage.registration import revoke
 from broker_common.tlog.entries import Forwarded, Refused
 from census_node.config import LimitConfig as CensusLimits
 from census_node.ledger.samples import SampleFolder

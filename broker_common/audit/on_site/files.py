@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.npyio import NpzFile
 
-from broker_common.audit.handed_in import FolderPart, UnreadableError
+from broker_common.audit.export.reading import FolderPart, UnreadableError
 from broker_common.audit.on_site.accounts import NOBODY, Accounts, Chosen, Members, Names, Numbers, as_names
 from broker_common.crypto.commitments import SALT_BYTES, commit_load, commit_roster
 from broker_common.crypto.frames import FRAME_BYTES, TAG_BYTES, FrameReader

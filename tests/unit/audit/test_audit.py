@@ -18,13 +18,13 @@ from vectors.damages import DAMAGES, begun_with_neighbour, bundle_of, flipped, w
 from broker_common.audit import texts
 from broker_common.audit.audit import Audited, replay_parts, verify_parts
 from broker_common.audit.codes import CODES, ON_SITE
+from broker_common.audit.export.reading import FolderPart
+from broker_common.audit.export.writing import COSIGNED, WITNESSED
 from broker_common.audit.findings import MOST_PROBLEMS, Findings
-from broker_common.audit.handed_in import FolderPart
 from broker_common.audit.home import AuditorHome
-from broker_common.audit.html_report import report_html
-from broker_common.audit.log_export import COSIGNED, WITNESSED
 from broker_common.audit.on_site.visit import OnSite, SiteCheck
-from broker_common.audit.report import report_json, report_text
+from broker_common.audit.report.page import report_html
+from broker_common.audit.report.verdict import report_json, report_text
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
 from broker_common.language import language

@@ -9,9 +9,9 @@ import pytest
 from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.registries import SALT
 
+from broker_common.agency.relinking import rekey
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
-from broker_common.storage.relinking import rekey
-from broker_common.storage.source_plan import PlainPlan
+from broker_common.storage.source.plan import PlainPlan
 from census_node.ledger.subjects import Carry, Known, Names
 from census_node.registry import Registry
 from census_node.registry.loading import id_columns, read_registry

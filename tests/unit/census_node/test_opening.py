@@ -26,15 +26,15 @@ from fakes.logs import (
     slots,
 )
 
+from broker_common.agency.linkage_keys import NextKey
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
 from broker_common.privacy.accounting import price
 from broker_common.privacy.policy import Policy
-from broker_common.storage.dictionaries import adopt_dictionary
+from broker_common.storage.dictionary.adopted import adopt_dictionary
 from broker_common.storage.journal import Transaction
-from broker_common.storage.linkage_keys import NextKey
-from broker_common.storage.source_plan import SourcePlan
+from broker_common.storage.source.plan import SourcePlan
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import (
     Adopted,

@@ -14,7 +14,7 @@ from fakes.parquet import write_parquet
 from broker_common.commands.dictionary import dictionary, dictionary_command
 from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
-from broker_common.storage.dictionary_file import FILE_NAME, dictionary_toml, read_dictionary
+from broker_common.storage.dictionary.file import FILE_NAME, dictionary_toml, read_dictionary
 
 OLD = Dictionary(
     (

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker_common.query.dictionary import Column, Dictionary
-from broker_common.storage.dictionary_file import FILE_NAME, read_dictionary
+from broker_common.storage.dictionary.file import FILE_NAME, read_dictionary
 
 EXAMPLES = Path(str(files("deploy"))) / "examples"
 WHOLE = sorted(EXAMPLES.rglob(FILE_NAME))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fakes.dictionaries import HEALTH_DICTIONARY
 
-from broker_common.storage.source_plan import LINKED_ID
+from broker_common.storage.source.plan import LINKED_ID
 from deploy.synthetic import codes
 from deploy.synthetic.population import HEALTH_COLUMNS
 

@@ -14,7 +14,7 @@ from fakes.shown_log import TIME_S, ShownLog
 from fakes.world import FRENCH, PROJECT, RESEARCHER, make_policy
 from tripartite.v1 import quote_pb2, ticket_pb2
 
-from broker_common.audit.documents import ReceiptFile
+from broker_common.audit.export.documents import ReceiptFile
 from broker_common.crypto.commitments import SlotSecret, commit_slot
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import PeerUnavailableError

@@ -25,8 +25,8 @@ from broker_common.storage.load_figures import (
     keep_figures,
     watching,
 )
-from broker_common.storage.source import MAX_KEPT_REJECTIONS, RejectedRows
-from broker_common.storage.source_plan import PlainPlan
+from broker_common.storage.source.plan import PlainPlan
+from broker_common.storage.source.rows import MAX_KEPT_REJECTIONS, RejectedRows
 
 STAY_COLUMNS = ("health_card", "admitted", "cause")
 

@@ -11,10 +11,10 @@ from fakes.world import CENSUS_ORIGIN, World, make_policy
 from unit.audit.on_site.site import DAY_MS, Site, looked_at
 
 from broker_common.audit import texts
+from broker_common.audit.checks.openings import OpenedOnSite
+from broker_common.audit.export.reading import FolderPart
 from broker_common.audit.findings import Findings
-from broker_common.audit.handed_in import FolderPart
 from broker_common.audit.on_site.visit import OnSite
-from broker_common.audit.openings import OpenedOnSite
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.crypto.sealing import OpeningKey
 from census_node.release.oversight import Oversight

@@ -16,10 +16,10 @@ from fakes.registries import SALT, made_names, made_registry, write_registry
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker_common.agency.relinking import rekey
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import InternalError
-from broker_common.storage.relinking import rekey
-from broker_common.storage.source_plan import PlainPlan
+from broker_common.storage.source.plan import PlainPlan
 from census_node.ledger import subjects
 from census_node.ledger.subjects import Cards, Carry, Known, Names, number_subjects
 from census_node.registry import Registry

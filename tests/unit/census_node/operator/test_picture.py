@@ -13,7 +13,7 @@ from msgspec.structs import replace as varied
 
 from broker_common.dashboard.log_picture import Witnessed, time_problems
 from broker_common.dashboard.now import Now, OwnCertificates
-from broker_common.dashboard.sentences import LOADS, POLICIES, happened, happening_rows
+from broker_common.dashboard.parts import LOADS, POLICIES, happened, happening_rows
 from broker_common.language import language
 from broker_common.monitoring import Figures as NodeFigures
 from broker_common.storage.follower import Followed, Head

@@ -24,7 +24,7 @@ from broker_common.crypto.commitments import commit_load
 from broker_common.crypto.id_forms import parse_ids
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.storage.durable import replace_file
-from broker_common.storage.source_plan import PlainPlan
+from broker_common.storage.source.plan import PlainPlan
 from census_node.ledger.subjects import Carry, Known, Names
 from census_node.registry import Registry
 from census_node.registry.joining import JoinedRoster, join

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import Code, Dictionary
-from broker_common.storage.source_plan import PlainPlan
+from broker_common.storage.source.plan import PlainPlan
 from census_node.registry import NO_VALUE, Registry
 from census_node.registry.loading import LoadReport, id_columns, read_registry
 from deploy.synthetic.cards import card_digits

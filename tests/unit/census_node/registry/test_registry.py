@@ -17,11 +17,11 @@ from fakes.registries import made_registry, write_registry
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_common.agency.relinking import rekey
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import InternalError
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.question import EVERYONE, REST, Cell, Question
-from broker_common.storage.relinking import rekey
 from census_node.ledger.passes import Passes
 from census_node.ledger.subjects import halves_of
 from census_node.registry import NO_VALUE, Registry

@@ -15,7 +15,7 @@ from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
-from broker_common.storage.source_plan import PlainPlan
+from broker_common.storage.source.plan import PlainPlan
 from deploy.synthetic.population import write_sources
 from health_node.people import store as people_store
 from health_node.people.loading import LoadReport, load_people

@@ -14,7 +14,7 @@ from fakes.samples import selected
 from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Dictionary
-from broker_common.storage.source_plan import LINKED_ID, PlainPlan
+from broker_common.storage.source.plan import LINKED_ID, PlainPlan
 from health_node.people.loading import LoadReport, _places_of, load_people
 from health_node.people.store import People, PeopleStore, read_figures
 from health_node.people.tables import Declared

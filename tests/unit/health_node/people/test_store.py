@@ -16,7 +16,7 @@ from broker_common.errors import InternalError, RefusedError
 from broker_common.query.condition import Condition
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
-from broker_common.storage.source_values import MISSING, Values
+from broker_common.storage.source.values import MISSING, Values
 from health_node.people import store as people_store
 from health_node.people.store import Figures, People, PeopleStore, build_people_store, read_figures
 

@@ -21,7 +21,7 @@ from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition import Condition
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
-from broker_common.storage.source_values import MISSING
+from broker_common.storage.source.values import MISSING
 from health_node.people.store import People, PeopleStore, build_people_store
 from health_node.query.marks import mark_sample
 

@@ -11,9 +11,9 @@ from fakes.clock import FakeClock
 from fakes.deployment import run_here
 from sqlite_utils import Database
 
-from broker_common.audit.log_export import ExportFolder, export_log
+from broker_common.audit.export.writing import ExportFolder, export_log
 from broker_common.query.dictionary_document import dictionary_document
-from broker_common.storage.dictionaries import Dictionaries
+from broker_common.storage.dictionary.adopted import Dictionaries
 from broker_common.storage.journal import Journal
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Slots

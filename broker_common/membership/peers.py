@@ -1,0 +1,108 @@
+"""The peers that a node's log names, live: asked at every call, so that an entry is obeyed at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from broker_common.crypto.cards import (
+    VerifiedCard,
+)
+from broker_common.crypto.certificates import PeerCertificate, Role
+from broker_common.crypto.signing import Purpose
+from broker_common.membership.registration import own_card, registered
+from broker_common.query.ticket import Researcher
+from broker_common.storage.journal import Journal, StateT
+from broker_common.tlog.cosignature import CosignatureVerifier
+from broker_common.tlog.membership import Membership, Registration, log_of, witness_of
+from broker_common.tlog.note import NoteVerifier
+from broker_common.values import Clock
+
+# No key ends so late.
+_NEVER_MS = 2**63
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Recognised:
+    """Whom a node recognises by which keys, until its log or an end of a key changes that."""
+
+    membership: Membership
+    changes: int
+    since_ms: int
+    until_ms: int
+    certificates: tuple[PeerCertificate, ...]
+    researchers: Mapping[str, Researcher]
+
+    @classmethod
+    def at(cls, membership: Membership, now_ms: int) -> _Recognised:
+        ends = (key.until_ms for peer in membership.everybody() for key in peer.card.card.keys)
+        return cls(
+            membership,
+            membership.changes,
+            now_ms,
+            min((end_ms for end_ms in ends if end_ms > now_ms), default=_NEVER_MS),
+            tuple(membership.certificates(now_ms)),
+            {
+                name: Researcher(name, tuple(peer.card.verify_keys(Purpose.TICKET, now_ms)), frozenset(peer.projects))
+                for name, peer in membership.peers("researcher").items()
+            },
+        )
+
+    def holds(self, membership: Membership, now_ms: int) -> bool:
+        unchanged = membership is self.membership and membership.changes == self.changes
+        return unchanged and self.since_ms <= now_ms < self.until_ms
+
+
+class KnownPeers:
+    """A node's live view of the peers that its log names: asked at every call, so that an entry is obeyed at once."""
+
+    def __init__(self, journal: Journal[StateT], clock: Clock) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._last: _Recognised | None = None
+
+    def own(self) -> VerifiedCard:
+        with self._journal.reading() as state:
+            return own_card(state.membership)
+
+    def own_log(self) -> NoteVerifier:
+        """What checks checkpoints of the node's own log, whenever they were signed."""
+        with self._journal.reading() as state:
+            return NoteVerifier(own_card(state.membership).card.origin, state.membership.own_log_keys)
+
+    def log(self, role: Role, name: str) -> NoteVerifier:
+        """What checks a peer's checkpoints. Raises NOT_REGISTERED."""
+        return log_of(self.card(role, name), self._clock())
+
+    def witness(self, role: Role, name: str) -> CosignatureVerifier:
+        """What checks a peer's cosignatures. Raises NOT_REGISTERED."""
+        return witness_of(self.card(role, name), self._clock())
+
+    def certificates(self) -> tuple[PeerCertificate, ...]:
+        """Every certificate that is recognised now; the same tuple for as long as they are the same."""
+        return self._recognised().certificates
+
+    def card(self, role: Role, name: str) -> VerifiedCard:
+        """A peer's card. Raises NOT_REGISTERED."""
+        with self._journal.reading() as state:
+            return registered(state.membership, role, name).card
+
+    def agencies(self, role: Role) -> dict[str, VerifiedCard]:
+        """The cards of the agencies of a role, by organisation."""
+        with self._journal.reading() as state:
+            return {name: peer.card for name, peer in state.membership.peers(role).items()}
+
+    def researchers(self) -> Mapping[str, Researcher]:
+        """The registered researchers with the keys that are honoured now."""
+        return self._recognised().researchers
+
+    def _recognised(self) -> _Recognised:
+        with self._journal.reading() as state:
+            membership, now_ms, last = state.membership, self._clock(), self._last
+            if last is None or not last.holds(membership, now_ms):
+                last = self._last = _Recognised.at(membership, now_ms)
+            return last
+
+    def inboxes(self) -> dict[str, Registration]:
+        with self._journal.reading() as state:
+            return {name: peer for name, peer in state.membership.peers("researcher").items() if peer.inbox}

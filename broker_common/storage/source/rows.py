@@ -1,0 +1,664 @@
+"""Reading a source: what a row is, what is wrong with one, and when a file is the wrong file. Here CSV.
+
+A CSV source is UTF-8 text (a byte-order mark is allowed) with one header line and one line per row, fields separated
+by commas and quoted where they hold one (RFC 4180, except that no value spans lines: a forgotten quote then costs one
+row, not the rest of the file). Empty lines are skipped. An agency's own files may have another separator or encoding.
+
+A fault of the file as a whole raises LOAD_REFUSED. A fault of one row rejects that row with its number and a reason, and
+the load goes on without it, unless so many are rejected that it is likely the wrong file, or the fault shows that rows
+are missing: NUL bytes are what a disk leaves where nothing was written, and a last line that is wrong and does not end
+is where the writing stopped. Reasons name the column and the problem; they never hold a value, since they end up in
+terminals and tickets. Memory depends on the chunk, not on the file. What a value means is left to `values`, what
+a person is to each node's loader, Parquet to `parquet`.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import stat
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import repeat, takewhile
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, NoReturn, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from broker_common.errors import InvalidRequestError
+from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, Column, listed, nearest, shown
+
+
+def refuse(problem: str, remedy: str) -> NoReturn:
+    """End the load.
+
+    SECURITY: neither text may hold a value of the file; `from None` keeps what a library said of it out of tracebacks.
+
+    Raises:
+        InvalidRequestError: LOAD_REFUSED.
+    """
+    raise InvalidRequestError("LOAD_REFUSED", problem=problem, remedy=remedy) from None
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[BinaryIO]:
+    """The file at `path`, open for reading. A file that somebody writes to meanwhile is refused in the end.
+
+    Raises:
+        InvalidRequestError: LOAD_REFUSED.
+    """
+    try:
+        with open(path, "rb", opener=_without_waiting) as file:
+            before = os.fstat(file.fileno())
+            if not stat.S_ISREG(before.st_mode):
+                refuse("it is not a regular file", "A pipe or a device cannot be loaded: write the data to a file.")
+            yield file
+            after = os.fstat(file.fileno())
+            if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+                refuse("it changed while it was read", "Wait until it is written to its end, then load it again.")
+    except OSError as error:
+        refuse(f"{path} cannot be read ({error.strerror})", "Check the path and the permissions.")
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    # Opening a pipe would otherwise wait for somebody to write to it, perhaps for ever.
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+# Every code of every column in one row has some KiB.
+MAX_LINE_BYTES = 64 * 1024
+TOO_LONG = f"is longer than {MAX_LINE_BYTES} bytes"
+
+Reject = Callable[[int, str], None]
+"""Called with the place of a line that cannot be read, and why."""
+
+_NOT_UTF_8 = "is not UTF-8 text"
+_MISPLACED_QUOTE = "has a quote in the wrong place or one that is not closed"
+
+
+def fields(text: str, separator: str = ",") -> list[str]:
+    """The fields of one line; none of an empty one. A control character is for the column to refuse.
+
+    Raises `csv.Error` for a quote in the wrong place.
+    """
+    text = text.removesuffix("\n").removesuffix("\r")
+    if not text:
+        return []
+    # Splitting is several times faster than the csv module, and the same where nothing is quoted.
+    return text.split(separator) if '"' not in text else next(csv.reader([text], delimiter=separator, strict=True))
+
+
+def split_lines(
+    lines: Sequence[bytes], width: int, reject: Reject, separator: str = ","
+) -> tuple[list[list[str]], Sequence[int]]:
+    """The columns of these lines, and the places of the lines that are in them; `reject` is told of the others.
+
+    An empty line is in neither. Of a line that is too long the beginning is enough, if it is too long itself.
+    """
+    odd = _odd_places(lines, width, separator.encode("ascii"))
+    rows = _odd_rows(lines, odd, reject, separator)
+    cells: list[str] = []
+    places: list[int] = []
+    begin = 0
+    for at in odd:
+        cells += _cells(lines[begin:at], separator)
+        places += range(begin, at)
+        begin = at + 1
+        row = rows.get(at, [])
+        if len(row) == width:
+            cells += row
+            places.append(at)
+        elif row:
+            reject(at, f"has {len(row)} fields instead of {width}")
+    cells += _cells(lines[begin:], separator)
+    if odd:
+        places += range(begin, len(lines))
+    return [cells[column::width] for column in range(width)], places if odd else range(len(lines))
+
+
+def _odd_places(lines: Sequence[bytes], width: int, separator: bytes) -> list[int]:
+    """The lines that are not ordinary."""
+    whole = b"".join(lines)
+    usual = width - 1
+    # With one column an empty line would have the right number of separators.
+    odd = {at for at, count in enumerate(map(bytes.count, lines, repeat(separator))) if count != usual or not usual}
+    if b'"' in whole:
+        odd.update(at for at, line in enumerate(lines) if b'"' in line)
+    try:
+        whole.decode("utf-8")
+    except UnicodeDecodeError:
+        odd.update(at for at, line in enumerate(lines) if not line.isascii())
+    if whole.count(b"\n") != len(lines) or len(max(lines, key=len)) > MAX_LINE_BYTES:
+        odd.update(at for at, line in enumerate(lines) if len(line) > MAX_LINE_BYTES or not line.endswith(b"\n"))
+    return sorted(odd)
+
+
+def _cells(lines: Sequence[bytes], separator: str) -> list[str]:
+    """The fields of ordinary lines, one after the other."""
+    if not lines:
+        return []
+    text = b"".join(lines).decode("utf-8").replace("\r\n", "\n").removesuffix("\n")
+    return text.replace("\n", separator).split(separator)
+
+
+def _odd_rows(lines: Sequence[bytes], odd: Sequence[int], reject: Reject, separator: str) -> dict[int, list[str]]:
+    """The fields of each line of `odd` that can be read."""
+    texts: dict[int, str] = {}
+    for at in odd:
+        if len(lines[at]) > MAX_LINE_BYTES:
+            reject(at, TOO_LONG)
+            continue
+        try:
+            texts[at] = lines[at].decode("utf-8")
+        except UnicodeDecodeError:
+            reject(at, _NOT_UTF_8)
+    rows = _quoted_rows([text for text in texts.values() if '"' in text], separator)
+    quoted = iter(rows if rows is not None else ())
+    read: dict[int, list[str]] = {}
+    for at, text in texts.items():
+        try:
+            read[at] = next(quoted) if rows is not None and '"' in text else fields(text, separator)
+        except csv.Error:
+            reject(at, _MISPLACED_QUOTE)
+    return read
+
+
+def _quoted_rows(texts: list[str], separator: str) -> list[list[str]] | None:
+    """The fields of lines that hold quotes, read all at once; None if that might differ from reading each by itself."""
+    try:
+        bare = (text.removesuffix("\n").removesuffix("\r") for text in texts)
+        rows = list(csv.reader(bare, delimiter=separator, strict=True))
+    except csv.Error:
+        return None
+    # A row that goes on in the next line takes one away.
+    return rows if len(rows) == len(texts) else None
+
+
+# Read and checked at a time.
+ROWS_PER_CHUNK = 50_000
+# A row number is an unsigned int32, of several files together as well.
+_MAX_NUMBER = 2**32 - 1
+# Rows of which a report says why they were left out; the others are counted.
+MAX_KEPT_REJECTIONS = 1_000
+# Reasons that are told when a load has nobody left.
+_TOLD_REASONS = 3
+# Rejected rows up to the larger of the two do not stop a load.
+TOLERATED_REJECTIONS = 100
+TOLERATED_PERCENT = 1
+
+
+class RowKind(NamedTuple):
+    """What a row of a source is about, and how many rows are certainly too many."""
+
+    one: str
+    most: int
+
+    def refuse_none(self) -> NoReturn:
+        """End the load of a source without rows.
+
+        Raises:
+            InvalidRequestError: LOAD_REFUSED.
+        """
+        refuse("it names columns and has no rows", f"It must have one row per {self.one}.")
+
+    def verify_count(self, count: int) -> None:
+        """Return only if that many rows are not too many.
+
+        Raises:
+            InvalidRequestError: LOAD_REFUSED.
+        """
+        if count > self.most:
+            refuse(f"it has more than {self.most} rows", f"It must have one row per {self.one}.")
+
+
+# Several times the people of any country that keeps such registries.
+PEOPLE = RowKind("person", 100_000_000)
+EVENTS = RowKind("event", _MAX_NUMBER)
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with (done, total) after each chunk, in bytes or in rows."""
+
+
+class Place(NamedTuple):
+    """Where a row stands: in which of several files (empty where there is one), and its number there."""
+
+    file: str
+    counted_by: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.counted_by} {self.number}" + (f" of {self.file}" if self.file else "")
+
+
+class Rejection(NamedTuple):
+    """A row that was left out, and why."""
+
+    place: Place
+    reason: str
+
+
+class RejectedRows:
+    """Counts the rows a load leaves out, and keeps number and reason of the first of them.
+
+    The source says what its rows are counted by, and, before it hands out that line, which one does not end. Several
+    files are counted through: each begins where the one before ended.
+    """
+
+    def __init__(self, column: str = "") -> None:
+        """Of people or events, or of the values of this column, in a table of their own."""
+        self.counted_by = "line"
+        self.count = 0
+        # The values of columns that have a table of their own, beside these rows.
+        self.values: dict[str, ValueRows] = {}
+        self._column = column
+        self._unended_lines: set[int] = set()
+        self._kept: list[tuple[int, str]] = []
+        self._files: list[RowsOfFile] = []
+        self._report: Report | None = None
+
+    def ends_at(self, line: int) -> None:
+        """The file stops within this line, whose row is about to be handed out."""
+        self._unended_lines.add(line)
+
+    def report_to(self, report: Report) -> None:
+        """From here on every rejected row is written there."""
+        self._report = report
+
+    def of_values(self, column: str) -> ValueRows:
+        """What the values of a column, in a table of their own, are counted with."""
+        self.values[column] = ValueRows(column)
+        if self._report is not None:
+            self.values[column].rejected.report_to(self._report.of(column))
+        return self.values[column]
+
+    def file(self, name: str) -> RowsOfFile:
+        """What the next file of several rejects its rows with."""
+        self._files.append(RowsOfFile(self, name, self._files[-1].end if self._files else 0))
+        return self._files[-1]
+
+    def add(self, line: int, reason: str) -> None:
+        """SECURITY: `reason` names columns and problems, never a value of the person.
+
+        Raises:
+            InvalidRequestError: LOAD_REFUSED, the line does not end: nobody knows how many rows are missing.
+        """
+        self._verify_ended(line, reason)
+        self.count += 1
+        if len(self._kept) < MAX_KEPT_REJECTIONS:
+            self._kept.append((line, reason))
+        if self._report is not None:
+            self._report.write(Rejection(self.place(line), reason))
+
+    def add_repeats(self, lines: NDArray[np.uint32], first_lines: NDArray[np.uint32]) -> None:
+        """Rejects the rows of `lines`, each of which repeats the card of the row beside it in `first_lines`.
+
+        Raises:
+            InvalidRequestError: LOAD_REFUSED, as in `add`.
+        """
+        in_file_order = np.argsort(lines)
+        told = in_file_order if self._report is not None else in_file_order[:MAX_KEPT_REJECTIONS]
+        for line, first_line in zip(lines[told].tolist(), first_lines[told].tolist(), strict=True):
+            self.add(line, f"repeats the health_card of {self.place(first_line)}")
+        for line in self._unended_lines.intersection(lines.tolist()):
+            self._verify_ended(line, "repeats a health_card")
+        self.count += len(lines) - len(told)
+
+    def place(self, line: int) -> Place:
+        """Where the row of this number stands."""
+        if not self._files:
+            return Place("", self.counted_by, line)
+        file = self._files[bisect_right(self._files, line - 1, key=lambda file: file.begin) - 1]
+        return Place(file.name, file.counted_by, line - file.begin)
+
+    @property
+    def first(self) -> tuple[tuple[int, str], ...]:
+        """Number, of all files together, and reason of the rejected rows that were kept, in that order."""
+        return tuple(sorted(self._kept))
+
+    @property
+    def placed(self) -> tuple[Rejection, ...]:
+        """The rejected rows that were kept, with their places."""
+        return tuple(Rejection(self.place(line), reason) for line, reason in self.first)
+
+    def verify_few(self, rows: int, max_rejected: int | None = None) -> None:
+        """Stops a load that rejects more than `max_rejected`, or, without one, more than the tolerated share.
+
+        Of the values beside these rows as well, each table by its own rows.
+
+        Raises:
+            InvalidRequestError: LOAD_REFUSED.
+        """
+        tolerated = max(TOLERATED_REJECTIONS, rows * TOLERATED_PERCENT // 100)
+        allowed = tolerated if max_rejected is None else max_rejected
+        if self.count > allowed:
+            place, reason = self.placed[0]
+            whose = f"the {rows} rows of {self._column}" if self._column else f"its {rows} rows"
+            refuse(
+                f"{self.count} of {whose} are wrong and {allowed} would be tolerated; {place}: {reason}",
+                f"It may be the wrong file. If it is the right one, --max-rejected admits more wrong rows.{self._told_where}",
+            )
+        for values in self.values.values():
+            values.rejected.verify_few(values.rows, max_rejected)
+
+    def refuse_everybody(self) -> NoReturn:
+        """End a load that nobody is left of: with the reasons, if rows were wrong.
+
+        Raises:
+            InvalidRequestError: LOAD_REFUSED.
+        """
+        problem = "none of its rows can be linked"
+        firsts: dict[str, Place] = {}
+        for place, reason in self.placed:
+            firsts.setdefault(reason, place)
+        if not firsts:
+            refuse(problem, "Rows need the id that people are linked on.")
+        told = "; ".join(f"{place}: {reason}" for reason, place in list(firsts.items())[:_TOLD_REASONS])
+        refuse(f"{problem}; {self.count} rows are wrong; {told}", f"Mend what is wrong with them.{self._told_where}")
+
+    @property
+    def _told_where(self) -> str:
+        return f" Every wrong row stands in {self._report.path}." if self._report is not None else ""
+
+    def _verify_ended(self, line: int, reason: str) -> None:
+        if line in self._unended_lines:
+            refuse(
+                f"it ends in the middle of a row; {self.place(line)}: {reason}",
+                "Write it again, to its end. If that row is whole and merely wrong, end its line.",
+            )
+
+
+class RowsOfFile(RejectedRows):
+    """One file's rows among those of several: its source counts them from its own beginning."""
+
+    def __init__(self, whole: RejectedRows, name: str, begin: int) -> None:
+        self.name = name
+        self.begin = begin
+        self.end = begin
+        self._whole = whole
+        super().__init__()
+
+    def ends_at(self, line: int) -> None:
+        self._whole.ends_at(self.begin + line)
+
+    def add(self, line: int, reason: str) -> None:
+        self.saw(line)
+        self._whole.add(self.begin + line, reason)
+
+    def saw(self, line: int) -> None:
+        """The file has a row of this number.
+
+        Raises:
+            InvalidRequestError: LOAD_REFUSED, there are too many of all files together.
+        """
+        self.end = max(self.end, self.begin + line)
+        EVENTS.verify_count(self.end)
+
+
+class Report(Protocol):
+    """Takes every rejected row."""
+
+    @property
+    def path(self) -> Path:
+        """Where the operator finds them."""
+        ...
+
+    def of(self, column: str) -> Report:
+        """The report of a table that holds the values of this column."""
+        ...
+
+    def write(self, rejection: Rejection) -> None: ...
+
+
+class ValueRows:
+    """Counts the rows of a table that holds the values of one column: one for each value that a person has."""
+
+    def __init__(self, column: str) -> None:
+        self.rejected = RejectedRows(column)
+        # Rows whose id some row of people has.
+        self.of_people = 0
+        self.without_card = 0
+        # With an id, and nothing wrong.
+        self.without_value = 0
+
+    @property
+    def rows(self) -> int:
+        return self.of_people + self.without_card + self.without_value + self.rejected.count
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some rows, column by column: the line (or row) number of each, and its texts under each column name."""
+
+    lines: Sequence[int]
+    columns: Mapping[str, Sequence[str]]
+    # The bytes that all of it was read from, if it was bytes and nothing was left out.
+    raw: bytes = field(default=b"", repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A column that a source is to give, under the name that it has there."""
+
+    name: str
+    # The column's type and codes; None for an id, which is text.
+    column: Column | None = None
+    # Its texts are an agency's own words, which somebody turns into published ones: they may be written as numbers.
+    is_own: bool = False
+    # Joins the values of a list.
+    separator: str = MULTI_VALUE_SEPARATOR
+
+
+def published(ids: Collection[str], columns: Collection[Column]) -> list[Wanted]:
+    """Ids, and columns of a dictionary under their own names."""
+    return [*map(Wanted, ids), *(Wanted(column.name, column) for column in columns)]
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How the files of a source are written."""
+
+    kind: RowKind = PEOPLE
+    # May have other columns than the wanted ones, which are not read.
+    has_others: bool = False
+    # May have no rows: it is one of several.
+    may_be_empty: bool = False
+    # For CSV.
+    separator: str = ","
+    encoding: str = "utf-8"
+
+
+PLAIN = Manner()
+
+
+class CsvSource:
+    """A CSV file that has the given columns, in any order."""
+
+    def __init__(self, path: Path, columns: Collection[str], manner: Manner = PLAIN) -> None:
+        self._path = path
+        self._columns = columns
+        self._manner = manner
+
+    def chunks(
+        self, rejected: RejectedRows, *, rows_per_chunk: int = ROWS_PER_CHUNK, progress: Progress | None = None
+    ) -> Iterator[Chunk]:
+        """The file's well-formed rows, in order. The others are added to `rejected`.
+
+        Raises:
+            InvalidRequestError: LOAD_REFUSED.
+        """
+        with reading(self._path) as file:
+            total = os.fstat(file.fileno()).st_size
+            names = self._header(file)
+            header_end = file.tell()
+            line = 2
+            while lines := _next_lines(file, rows_per_chunk, line, rejected, self._manner.kind):
+                reject = partial(_reject, rejected, line)
+                columns, places = split_lines(self._utf_8(lines), len(names), reject, self._manner.separator)
+                if places:
+                    raw = b"" if self._manner.has_others else b"".join(lines)
+                    yield Chunk(_numbered(places, line), self._wanted(names, columns), raw)
+                line += len(lines)
+                if len(lines) == rows_per_chunk:
+                    _report(progress, file, total)
+            if file.tell() == header_end and not self._manner.may_be_empty:
+                self._manner.kind.refuse_none()
+            _report(progress, file, total)
+
+    def _header(self, file: BinaryIO) -> list[str]:
+        raw = file.readline(MAX_LINE_BYTES + 1)
+        if not raw:
+            refuse("it is empty", "Its first line must name the columns.")
+        _verify_written(raw, 1)
+        (raw,) = self._utf_8([raw])
+        try:
+            names = fields(raw.decode("utf-8-sig"), self._manner.separator) if len(raw) <= MAX_LINE_BYTES else None
+        except (UnicodeDecodeError, csv.Error):
+            names = None
+        if names is None:
+            refuse("its first line does not name columns in UTF-8", "Save the file as CSV in UTF-8.")
+        if len(names) == 1 < len(self._columns):
+            refuse("its first line names one column only", self._separate)
+        verify_names(names, self._columns, has_others=self._manner.has_others)
+        return names
+
+    @property
+    def _separate(self) -> str:
+        if self._manner.has_others:
+            return f"Say what separates them, as in delimiter = \";\"; now it is '{shown(self._manner.separator)}'."
+        return "Separate the columns with commas."
+
+    def _utf_8(self, lines: Sequence[bytes]) -> Sequence[bytes]:
+        encoding = self._manner.encoding
+        if encoding == "utf-8":
+            return lines
+        # A byte that the encoding does not know makes a value that nothing is equal to.
+        return [line.decode(encoding, "replace").encode("utf-8") for line in lines]
+
+    def _wanted(self, names: Sequence[str], columns: Sequence[list[str]]) -> dict[str, Sequence[str]]:
+        wanted = set(self._columns)
+        return {name: texts for name, texts in zip(names, columns, strict=True) if name in wanted}
+
+
+def verify_names(names: Sequence[str], wanted: Collection[str], *, has_others: bool = False) -> None:
+    """Return only if a file's columns are the wanted ones, in any order, and, unless it may have others, no others.
+
+    Raises:
+        InvalidRequestError: LOAD_REFUSED.
+    """
+    repeated = {name for name in names if names.count(name) > 1}
+    if has_others:
+        repeated &= set(wanted)
+    if repeated:
+        refuse(f"it names columns twice: {_named(repeated)}", "Each column stands in the file once.")
+    missing = set(wanted).difference(names)
+    if missing and has_others:
+        # SECURITY: the first line of a file without a header is a person. One that names a wanted column is a header.
+        near = nearest(min(missing), names) if len(missing) < len(wanted) else ""
+        hint = f" Nearest to {shown(min(missing))}: {shown(near)}." if near else ""
+        refuse(f"it lacks columns: {_named(missing)}", f"Its first line, or the database, must name them.{hint}")
+    if missing:
+        refuse(f"it lacks columns: {_named(missing)}", f"It must have: {', '.join(wanted)}.")
+    unknown = set(names).difference(wanted)
+    if unknown and not has_others:
+        refuse(f"it has columns that are not published: {_named(unknown)}", "Leave them out of the file.")
+
+
+def ascending_without_repeats(
+    high: NDArray[np.uint64], low: NDArray[np.uint64], lines: NDArray[np.uint32], rejected: RejectedRows
+) -> NDArray[np.intp]:
+    """The order that sorts pseudonyms (as two big-endian halves) ascending, without the rows that repeat one.
+
+    Of several rows with the same pseudonym the first in the file stays; the others are added to `rejected`. Sorting
+    finds them with a few bytes per row, where a dictionary would need hundreds. `lines` is ascending.
+    """
+    order = ascending_order(high, low)
+    sorted_high = high[order]
+    repeats = np.zeros(len(order), dtype=np.bool_)
+    repeats[1:] = sorted_high[1:] == sorted_high[:-1]
+    del sorted_high
+    if not repeats.any():
+        return order
+    sorted_low = low[order]
+    repeats[1:] &= sorted_low[1:] == sorted_low[:-1]
+    if not repeats.any():
+        return order
+    stays = ~repeats
+    first_of_group = np.flatnonzero(stays)[np.cumsum(stays) - 1]
+    rejected.add_repeats(lines[order[repeats]], lines[order[first_of_group[repeats]]])
+    return order[stays]
+
+
+def ascending_order(high: NDArray[np.uint64], low: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """The order that sorts hashes (as two big-endian halves) ascending; of equal ones the earlier comes first."""
+    order = np.argsort(high, kind="stable")
+    sorted_high, sorted_low = high[order], low[order]
+    # Two hashes that share a first half and are not the same one hardly exist: one sort is enough.
+    wrong = (sorted_high[1:] == sorted_high[:-1]) & (sorted_low[1:] < sorted_low[:-1])
+    return np.lexsort((low, high)) if wrong.any() else order
+
+
+def _next_lines(file: BinaryIO, count: int, first: int, rejected: RejectedRows, kind: RowKind) -> list[bytes]:
+    """The next `count` lines, the first of them number `first`; fewer at the end of the file.
+
+    Of a line that is too long only the beginning, one byte longer than the longest that is not.
+    """
+    # Up to the end of the file, where every further call would ask the system again.
+    pieces = list(takewhile(len, map(file.readline, repeat(MAX_LINE_BYTES + 1, count))))
+    is_ended = not pieces or pieces[-1].endswith(b"\n")
+    lines = pieces
+    if len(max(pieces, key=len, default=b"")) > MAX_LINE_BYTES:
+        lines = _beginnings(pieces)
+        if not is_ended:
+            is_ended = _rest_of_line(file, pieces[-1]).endswith(b"\n")
+    last = first + len(lines) - 1
+    kind.verify_count(last)
+    if not is_ended:
+        rejected.ends_at(last)
+    if b"\0" in b"".join(lines):
+        for line, raw in enumerate(lines, first):
+            _verify_written(raw, line)
+    return lines
+
+
+def _beginnings(pieces: list[bytes]) -> list[bytes]:
+    """The first piece of each line."""
+    return [piece for before, piece in zip([b"\n", *pieces], pieces, strict=False) if before.endswith(b"\n")]
+
+
+def _reject(rejected: RejectedRows, first: int, place: int, reason: str) -> None:
+    rejected.add(first + place, reason)
+
+
+def _numbered(places: Sequence[int], first: int) -> Sequence[int]:
+    if isinstance(places, range):
+        return range(first, first + len(places))
+    return [first + place for place in places]
+
+
+def _verify_written(raw: bytes, line: int) -> None:
+    # Not a fault of one row: a block of zeros takes the place of as many rows as fit into it.
+    if b"\0" in raw:
+        refuse(
+            f"line {line} holds NUL bytes",
+            "It is damaged, or no text in UTF-8: write it again, as CSV in UTF-8 or as Parquet.",
+        )
+
+
+def _rest_of_line(file: BinaryIO, raw: bytes) -> bytes:
+    """The last piece of a line that is too long to keep."""
+    while not raw.endswith(b"\n") and (more := file.readline(MAX_LINE_BYTES)):
+        raw = more
+    return raw
+
+
+def _report(progress: Progress | None, file: BinaryIO, total: int) -> None:
+    if progress is not None:
+        progress(file.tell(), total)
+
+
+def _named(names: set[str]) -> str:
+    return listed(shown(name) for name in sorted(names))
