@@ -38,11 +38,11 @@ from broker_common.storage.source.rows import (
     ascending_without_repeats,
     refuse,
 )
+from broker_common.storage.source.values import ColumnReader, GrowingArray, ListReader, Values, is_list
 from health_node.people.encoding import Encoding
 from health_node.people.sorting import Sorter
 from health_node.people.store import People, replace_people_store
 from health_node.people.tables import MEMBERS, Declared, Rows, Table, offsets_of, small_columns
-from broker_common.storage.source.values import ColumnReader, GrowingArray, ListReader, Values, is_list
 
 
 @dataclass(frozen=True, slots=True, eq=False)
