@@ -28,8 +28,8 @@ from deploy.audited import audit_deployment
 from deploy.local import PROJECT, Plan, lay_out
 from deploy.share_errors import share_errors
 from deploy.supervise import Nodes, node_log
-from researcher_node.answers import AskedQuestion
-from researcher_node.asking import Precision, Session, Wanted
+from researcher_node.answers.store import AskedQuestion
+from researcher_node.asking.session import Precision, Session, Wanted
 from researcher_node.opening import ResearcherHome
 
 _MARKER = ".tripartite-demo"

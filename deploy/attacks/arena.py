@@ -40,8 +40,8 @@ from deploy.attacks.transcripts import Seen, Spy
 from deploy.local import PROJECT, Plan, lay_out
 from deploy.supervise import Nodes, node_log
 from health_node.opening import HealthHome
-from researcher_node.answers import AskedQuestion
-from researcher_node.asking import Precision, Session, Wanted
+from researcher_node.answers.store import AskedQuestion
+from researcher_node.asking.session import Precision, Session, Wanted
 from researcher_node.opening import ResearcherHome
 
 Outcome: TypeAlias = AskedQuestion | BrokerError

@@ -34,7 +34,7 @@ from broker_common.rpc.channel import Peer, open_channel
 from broker_common.rpc.status import broker_error
 from broker_common.storage.clock import system_clock
 from broker_common.tlog.entries import Charged, Delivered, Entry, Released
-from researcher_node.answers import Answers, AskedQuestion
+from researcher_node.answers.store import Answers, AskedQuestion
 from researcher_node.opening import ResearcherHome
 
 _CALL_SECONDS = 60.0

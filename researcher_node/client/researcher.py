@@ -17,17 +17,17 @@ from typing import Any, Literal, Self, TypeVar
 
 from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.storage.home import usual_home
-from researcher_node.answers import Answers, AskedQuestion
-from researcher_node.asking import Precision, Proposal, Session, Wanted, Wish, parse_fraction
-from researcher_node.before_asking import Considered, Warned, consider
+from researcher_node.answers.listing import answer_json, question_json
+from researcher_node.answers.own_use import own_uses
+from researcher_node.answers.selection import Selection, parse_since, parse_until
+from researcher_node.answers.store import Answers, AskedQuestion
+from researcher_node.asking.quoting import quote_json, warnings_json
+from researcher_node.asking.session import Precision, Proposal, Session, Wanted, Wish, parse_fraction
+from researcher_node.asking.warnings import Considered, Warned, consider
 from researcher_node.client.background import Background
 from researcher_node.client.groups import criteria_of
 from researcher_node.client.results import Answer, AnswerList, Published, Quote, Table
-from researcher_node.listing import answer_json, question_json
 from researcher_node.opening import ResearcherHome
-from researcher_node.own_use import own_uses
-from researcher_node.quoting import quote_json, warnings_json
-from researcher_node.selection import Selection, parse_since, parse_until
 
 # Questions in hand at a time: as many as a health node lets one researcher have in line, unless its operator says otherwise.
 _MOST_AT_ONCE = 32

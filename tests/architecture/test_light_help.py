@@ -22,10 +22,11 @@ HEAVY = {
 NODES = {"census_node", "deploy", "health_node", "researcher_node"}
 # What the researcher's help is made of.
 RESEARCHERS_WORDS = {
-    *("researcher_node.cli", "researcher_node.selection", "researcher_node.texts"),
-    *("researcher_node.estimate_commands", "researcher_node.estimate_texts"),
+    *("researcher_node.cli", "researcher_node.texts"),
+    *("researcher_node.answers", "researcher_node.answers.selection"),
+    *("researcher_node.estimates", "researcher_node.estimates.commands", "researcher_node.estimates.texts"),
 }
-STUDIES_WORDS = {"researcher_node.study_commands", "researcher_node.study", "researcher_node.study.texts"}
+STUDIES_WORDS = {"researcher_node.study.commands", "researcher_node.study", "researcher_node.study.texts"}
 MADE_OF: dict[str, set[str]] = {"--help": set(), "researcher": RESEARCHERS_WORDS, "study": STUDIES_WORDS}
 # Where every module that was imported is printed when the program ends, with help before it on the same stream.
 _TELLING = """

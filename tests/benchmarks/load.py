@@ -42,7 +42,7 @@ from broker_common.tlog.membership import peer_name
 from census_node.opening import CensusHome
 from deploy.local import PROJECT
 from health_node.opening import HealthHome
-from researcher_node.asking import Precision, Session, StageHandler, Wanted
+from researcher_node.asking.session import Precision, Session, StageHandler, Wanted
 from researcher_node.config import AgencyPeer, ResearcherConfig
 from researcher_node.opening import ResearcherHome
 

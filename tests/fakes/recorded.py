@@ -44,7 +44,7 @@ from census_node.operator.dashboard import CensusDashboard
 from census_node.release.slot_secrets import SLOT_SECRET_BYTES
 from health_node.opening import HealthHome
 from health_node.operator.dashboard import HealthDashboard
-from researcher_node.asking import Precision, Session, Wanted
+from researcher_node.asking.session import Precision, Session, Wanted
 
 __all__ = ["COLLEAGUES_CRITERIA", "KEYS", "TYPED_CRITERIA", "TYPED_QUESTION", "TYPOS", "Recorded", "Watched", "record"]
 

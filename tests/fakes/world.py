@@ -108,7 +108,7 @@ from health_node.query.forwarding import Sample, make_manifest, sign_manifest
 from health_node.query.questions import Questions
 from health_node.roster.book import RosterBook as HealthRosterBook
 from health_node.roster.book import SentRoster
-from researcher_node.answers import Answers, AskedQuestion, CensusKeys
+from researcher_node.answers.store import Answers, AskedQuestion, CensusKeys
 
 __all__ = [
     "CENSUS",

@@ -79,7 +79,7 @@ from census_node.release.slots import BATCH
 from census_node.service import CensusService
 from deploy.local import Plan, lay_out
 from health_node.opening import HealthHome
-from researcher_node.answers import Answers
+from researcher_node.answers.store import Answers
 
 WAYS = pytest.mark.parametrize("happens", [False, True], ids=["lost", "stored but reported failed"])
 

@@ -53,7 +53,7 @@ from health_node import census_link
 from health_node import opening as health_opening
 from health_node.opening import HealthHome
 from health_node.service import HealthService
-from researcher_node.asking import Precision, Session, Wanted
+from researcher_node.asking.session import Precision, Session, Wanted
 from researcher_node.opening import ResearcherHome
 
 Serve = Callable[[Callable[[str], None]], Awaitable[None]]
