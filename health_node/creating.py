@@ -10,8 +10,8 @@ from broker_common.query.dictionary import Dictionary
 from broker_common.storage.creation import new_agency
 from broker_common.storage.linkage_keys import chain_handed_over
 from health_node import texts
+from health_node.assembly import HealthHome
 from health_node.config import HealthConfig
-from health_node.opening import HealthHome
 from health_node.people.tables import shapes_of
 
 

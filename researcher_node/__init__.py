@@ -8,7 +8,7 @@ study/      many questions from one file
 client/     the same from Python: `connect`
 
 config      where the two nodes are           cli        the commands; texts: what they say
-opening     from a home folder to all of      exporting  what an auditor is handed
+assembly    from a home folder to all of      exporting  what an auditor is handed
             these, and the inbox              doctor     what `tripartite doctor` looks at
 """
 

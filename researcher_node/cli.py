@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from researcher_node.answers.store import Answers, AskedQuestion
     from researcher_node.asking.session import Dictionaries, Precision, Quoted, Session, Wanted
     from researcher_node.asking.warnings import Warned
-    from researcher_node.opening import ResearcherHome
+    from researcher_node.assembly import ResearcherHome
     from researcher_node.trust.checking import Report
     from researcher_node.trust.remembered_checkpoint import RememberedCheckpoint
 
@@ -93,7 +93,7 @@ def dictionary(home: Path, as_json: bool, variable: str | None, word: str | None
     With VARIABLE one of them, or an event table, with all its codes.
     """
     from researcher_node.asking.lookup import looked_up
-    from researcher_node.opening import ResearcherHome
+    from researcher_node.assembly import ResearcherHome
 
     async def fetch(opened: ResearcherHome) -> Dictionaries:
         with closing(opened.open_answers()) as store:
@@ -116,7 +116,7 @@ def quote(
 ) -> None:
     """Price, margin of error, and how many such answers are left where that may be told. Charges nothing."""
     from researcher_node.asking.quoting import quote_json, quote_text
-    from researcher_node.opening import ResearcherHome
+    from researcher_node.assembly import ResearcherHome
 
     precision = _precision(scale, wanted_margin)
 
@@ -170,7 +170,7 @@ def ask(
     from researcher_node.asking.quoting import dry_run_json, dry_run_text, warnings_json
     from researcher_node.asking.session import Precision, Wish, parse_fraction
     from researcher_node.asking.warnings import consider
-    from researcher_node.opening import ResearcherHome
+    from researcher_node.assembly import ResearcherHome
 
     precision = _precision(scale, wanted_margin)
     is_counted = bool(counts) or of is not None
@@ -293,7 +293,7 @@ def answers(
     """What you have asked and what came back, oldest first. Reading again costs nothing."""
     from researcher_node.answers.listing import question_json, questions_text
     from researcher_node.answers.own_use import own_uses
-    from researcher_node.opening import ResearcherHome
+    from researcher_node.assembly import ResearcherHome
 
     selection = Selection(
         states=states,
@@ -438,8 +438,8 @@ def create(
     Next: hand its card ('keys card') to both agencies, whose operators register it, and 'register' the cards of both here.
     """
     from broker_common.storage.creation import verify_identifier
+    from researcher_node.assembly import ResearcherHome
     from researcher_node.config import AgencyPeer, ResearcherConfig
-    from researcher_node.opening import ResearcherHome
 
     config = ResearcherConfig(
         role="researcher",
@@ -470,7 +470,7 @@ def register(home: Path, as_json: bool, card: Path, fingerprint: str | None, rep
     """
     from broker_common.commands.keys import verify_card_role
     from broker_common.storage.registration import read_card
-    from researcher_node.opening import ResearcherHome
+    from researcher_node.assembly import ResearcherHome
     from researcher_node.trust.cards import AGENCIES
 
     opened = ResearcherHome(home)
@@ -493,7 +493,7 @@ def register(home: Path, as_json: bool, card: Path, fingerprint: str | None, rep
 def serve(home: Path, lifeline: bool) -> None:
     """Run the inbox: sealed answers arrive by themselves. Without it, 'ask' collects them."""
     from broker_common.rpc.handshake_log import noting_refused_connections
-    from researcher_node.opening import ResearcherHome
+    from researcher_node.assembly import ResearcherHome
 
     opened = ResearcherHome(home)
     with opened.home.serving(), noting_refused_connections("text"):

@@ -7,7 +7,7 @@ from pathlib import Path
 from broker_common.audit.documents import ReceiptFile
 from broker_common.audit.findings import Report
 from broker_common.audit.log_export import ExportFolder, ExportReport
-from researcher_node.opening import ResearcherHome
+from researcher_node.assembly import ResearcherHome
 
 
 def export(home: Path, folder: ExportFolder, report: Report) -> ExportReport:

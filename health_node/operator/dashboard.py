@@ -30,8 +30,8 @@ from broker_common.storage.journal import rows_of
 from broker_common.tlog.health_state import HealthState
 from broker_common.tlog.history import History
 from broker_common.values import Clock
+from health_node.assembly import HealthHome
 from health_node.config import HealthConfig
-from health_node.opening import HealthHome
 from health_node.operator.cohort_figures import (
     LEAST_QUESTIONS,
     CohortFigures,

@@ -24,10 +24,10 @@ from researcher_node.answers.store import Answers, AskedQuestion
 from researcher_node.asking.quoting import quote_json, warnings_json
 from researcher_node.asking.session import Precision, Proposal, Session, Wanted, Wish, parse_fraction
 from researcher_node.asking.warnings import Considered, Warned, consider
+from researcher_node.assembly import ResearcherHome
 from researcher_node.client.background import Background
 from researcher_node.client.groups import criteria_of
 from researcher_node.client.results import Answer, AnswerList, Published, Quote, Table
-from researcher_node.opening import ResearcherHome
 
 # Questions in hand at a time: as many as a health node lets one researcher have in line, unless its operator says otherwise.
 _MOST_AT_ONCE = 32

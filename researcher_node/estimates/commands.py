@@ -143,8 +143,8 @@ def _emit(
     against: Sequence[str] = (),
     numbers: Sequence[float] = (),
 ) -> None:
+    from researcher_node.assembly import ResearcherHome
     from researcher_node.estimates.from_answers import estimate_json, estimate_text, estimated
-    from researcher_node.opening import ResearcherHome
 
     opened = ResearcherHome(home)
     with closing(opened.open_answers()) as store:

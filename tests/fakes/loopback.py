@@ -50,7 +50,7 @@ from researcher_node.answers.store import Answers
 from researcher_node.asking.dictionaries import KeptDictionaries
 from researcher_node.asking.policies import Policies
 from researcher_node.asking.session import Party, Session
-from researcher_node.opening import InboxService
+from researcher_node.assembly import InboxService
 from researcher_node.trust.cards import Trust
 
 __all__ = [

@@ -15,7 +15,7 @@ from broker_common.errors import InvalidRequestError
 from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary import AskedOf
 from broker_common.values import NoisyCounts
-from researcher_node import opening
+from researcher_node import assembly as opening
 from researcher_node.answers.store import AskedQuestion
 from researcher_node.estimates.commands import estimate
 from researcher_node.estimates.from_answers import Estimated, counts_of, estimate_json, estimate_text, estimated

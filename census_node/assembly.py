@@ -1,4 +1,4 @@
-"""The composition root: from a home folder to a journal, to a node, to a serving process."""
+"""Puts the node together: from a home folder to a journal, to a node, to a serving process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The composition root: from a home folder to a session with both nodes, or to a serving inbox."""
+"""Puts the node together: from a home folder to a session with both nodes, or to a serving inbox."""
 
 from __future__ import annotations
 

@@ -51,10 +51,10 @@ from broker_common.tlog.entries import (
     Slots,
     parse_entry,
 )
+from census_node.assembly import CensusHome
 from census_node.ledger.book import LedgerBook
 from census_node.ledger.snapshots import SnapshotFolder
 from census_node.ledger.subjects import Cards, Carry, Names
-from census_node.opening import CensusHome
 from census_node.operator.proposals import make_proposal
 from census_node.registry import Registry
 from deploy.synthetic.cards import card_digits
