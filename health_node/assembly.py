@@ -35,9 +35,9 @@ from broker_common.storage.witnessing import CosignedNotes
 from broker_common.tlog.health_state import HealthState
 from health_node.census_link import CensusLink, fetch_policy
 from health_node.config import HealthConfig
-from health_node.node import HealthNode, SamplingKeys, forget_old_loads, loads_needed, verify_fits
+from health_node.node import HealthNode, SamplingKeys, verify_fits
 from health_node.operator.cohort_figures import CohortBands
-from health_node.people.loading import LoadReport, load_people
+from health_node.people.loading import LoadReport, forget_old_loads, load_people, loads_needed
 from health_node.people.relinking import relink_people, reload_people
 from health_node.people.store import PeopleStore
 from health_node.people.tables import shapes_of

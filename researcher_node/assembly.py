@@ -26,12 +26,11 @@ from broker_common.storage.registration import read_card
 from broker_common.tlog.membership import Registration
 from broker_common.tlog.note import NoteVerifier
 from researcher_node.answers.store import Answers, CensusKeys
-from researcher_node.asking.dictionaries import KeptDictionaries
-from researcher_node.asking.policies import Policies
+from researcher_node.asking.kept import KeptDictionaries, Policies
 from researcher_node.asking.session import DictionaryHandler, Party, Session
 from researcher_node.config import ResearcherConfig
 from researcher_node.trust.cards import AGENCIES, Trust
-from researcher_node.trust.remembered_checkpoint import RememberedCheckpoint
+from researcher_node.trust.census_log import RememberedCheckpoint
 
 Context = ServicerContext[object, object]
 

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from researcher_node.asking.session import Dictionaries, Precision, Quoted, Session, Wanted
     from researcher_node.asking.warnings import Warned
     from researcher_node.assembly import ResearcherHome
+    from researcher_node.trust.census_log import RememberedCheckpoint
     from researcher_node.trust.checking import Report
-    from researcher_node.trust.remembered_checkpoint import RememberedCheckpoint
 
 
 class _Seconds(click.FloatRange):
@@ -166,10 +166,9 @@ def ask(
     from broker_common.storage.creation import verify_identifier
     from researcher_node.answers.listing import answer_json, answer_text
     from researcher_node.answers.own_use import own_uses
-    from researcher_node.asking.confirming import confirm, is_at_terminal, running, say_warnings
     from researcher_node.asking.quoting import dry_run_json, dry_run_text, warnings_json
     from researcher_node.asking.session import Precision, Wish, parse_fraction
-    from researcher_node.asking.warnings import consider
+    from researcher_node.asking.warnings import confirm, consider, is_at_terminal, running, say_warnings
     from researcher_node.assembly import ResearcherHome
 
     precision = _precision(scale, wanted_margin)
@@ -404,7 +403,7 @@ async def _check(opened: ResearcherHome, store: Answers, queries: Collection[str
 def _emit_report(
     as_json: bool, questions: Sequence[AskedQuestion], uses: OwnUses, report: Report, seen: RememberedCheckpoint
 ) -> int | None:
-    from researcher_node.answers.listing import checked_json, log_json, report_text
+    from researcher_node.trust.checking import checked_json, log_json, report_text
 
     result = {"answers": [checked_json(asked, report, uses) for asked in questions], "log": log_json(report)}
     text = report_text(questions, report, seen.path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from broker_common.cli import instant
@@ -13,7 +12,7 @@ from broker_common.language import said
 from broker_common.privacy.accounting import epsilon_text
 from broker_common.terminal import table
 from researcher_node import texts
-from researcher_node.answers.asked_of import part_json, part_text
+from researcher_node.answers.counted import linked_json, linked_text, part_json, part_text
 from researcher_node.answers.counts import (
     counts_json,
     fraction_digits,
@@ -23,10 +22,8 @@ from researcher_node.answers.counts import (
     shown_counts,
     table_text,
 )
-from researcher_node.answers.linked import linked_json, linked_text
 from researcher_node.answers.own_use import OwnUses, price_json, price_text
 from researcher_node.answers.store import AskedQuestion
-from researcher_node.trust.checking import Outcome, Report
 
 # A table is for finding one's way; the criteria of one question are shown in full when it is the only one.
 _MAY_BE_CUT = (3, 4)
@@ -131,42 +128,6 @@ def questions_text(questions: Sequence[AskedQuestion], now_ms: int, uses: OwnUse
     if any(use.leaves_out for use in shown_uses):
         text += f"\n{said(texts.LEFT_OUT)}"
     return text
-
-
-def checked_json(asked: AskedQuestion, report: Report, uses: OwnUses) -> dict[str, Any]:
-    """A question with what became of the promise of its receipt."""
-    finding = report.receipts[asked.query]
-    return {**question_json(asked, uses), "check": finding.outcome.value, "problem": finding.problem or None}
-
-
-def log_json(report: Report) -> dict[str, Any]:
-    """What became of the log itself; `checkpoint` is the note that everything was compared with."""
-    return {
-        "check": report.log.outcome.value,
-        "problem": report.log.problem or None,
-        "size": report.size,
-        "checkpoint": report.checkpoint or None,
-    }
-
-
-def report_text(questions: Sequence[AskedQuestion], report: Report, seen: Path) -> str:
-    """A line for each question, then how many were held and what became of the log; `seen` is where its past is kept."""
-    findings = [(asked.query, report.receipts[asked.query]) for asked in questions]
-    lines = [
-        said(texts.CHECKED, outcome=said(finding.outcome.value), query=query, problem=said(finding.problem)).rstrip()
-        for query, finding in findings
-    ]
-    if lines:
-        lines.append(said(texts.CHECKED_SUMMARY, **({outcome.value: report.count(outcome) for outcome in Outcome})))
-    return "\n".join([*lines, _log_text(report, seen)])
-
-
-def _log_text(report: Report, seen: Path) -> str:
-    if report.log.outcome is Outcome.BROKEN:
-        return said(texts.LOG_BROKEN, file=seen, problem=said(report.log.problem))
-    if report.log.outcome is Outcome.UNCHECKED:
-        return said(texts.LOG_UNCHECKED, problem=said(report.log.problem))
-    return said(texts.LOG_HELD, size=report.size) if report.checkpoint else said(texts.LOG_EMPTY)
 
 
 def _with_column(rows: Sequence[tuple[str, ...]], column: Sequence[str]) -> list[tuple[str, ...]]:

@@ -13,8 +13,8 @@ from broker_common.privacy.table_laplace import margin, sum_margin
 from broker_common.query.canonical import describe
 from broker_common.query.question import Question
 from researcher_node import texts
+from researcher_node.answers.counted import linked_json, linked_text
 from researcher_node.answers.counts import cell_label, fraction_digits
-from researcher_node.answers.linked import linked_json, linked_text
 from researcher_node.answers.own_use import percent, price_json, price_text
 from researcher_node.asking.session import Quoted
 from researcher_node.asking.warnings import Considered, Warned

@@ -60,15 +60,13 @@ from broker_common.rpc.channel import Peer, open_channel
 from broker_common.rpc.dictionaries import adopted_dictionary, adoption_from_wire
 from broker_common.rpc.status import broker_error, calling
 from broker_common.values import QUERY_ID_BYTES, Clock, Randomness
-from researcher_node.answers.asked_of import part_of
+from researcher_node.answers.counted import part_of
 from researcher_node.answers.store import Answers, AskedQuestion
 from researcher_node.asking.composing import compose_question
-from researcher_node.asking.dictionaries import KeptDictionaries, name_of
+from researcher_node.asking.kept import KeptDictionaries, Policies, name_of
 from researcher_node.asking.other_side import OTHER, may_be_for_other, pointed
-from researcher_node.asking.policies import Policies
 from researcher_node.trust.cards import Trust
-from researcher_node.trust.census_log import CensusLog
-from researcher_node.trust.slots import verify_slot
+from researcher_node.trust.census_log import CensusLog, verify_slot
 
 # For one call that is answered at once, and for the health node to take a question.
 _CALL_SECONDS = 15.0

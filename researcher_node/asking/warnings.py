@@ -6,18 +6,25 @@
     DEAR                the answer takes more than a quarter of a budget
     MAY_LEAVE_OUT       own questions can have used up somebody's budget by then: that person would be missing from the count
 
-Everything here follows from what the researcher typed, the published dictionaries and policy, and the researcher's own records.
+Everything here follows from what the researcher typed, the published dictionaries and policy, and the researcher's own records. At a
+command, warnings are said, and confirmed by somebody at the terminal or beforehand with --yes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from broker_common.cli import instant
-from broker_common.language import phrase
+import click
+
+from broker_common.cli import instant, say
+from broker_common.errors import InvalidRequestError
+from broker_common.language import joined, phrase, said
 from broker_common.privacy.accounting import answers_left
 from broker_common.query.certainty import Certainty
 from researcher_node import texts
@@ -86,3 +93,43 @@ def _may_leave_out(proposal: Proposal, charges: Sequence[Charge]) -> Iterable[Wa
     use = use_with(charges, proposal.price, proposal.policy)
     if use.share is not None and use.can_leave_out:
         yield Warned("MAY_LEAVE_OUT", phrase(texts.MAY_LEAVE_OUT, share=percent(use.share)))
+
+
+ResultT = TypeVar("ResultT")
+
+
+@contextmanager
+def running(session: Session) -> Iterator[Callable[[Coroutine[Any, Any, ResultT]], ResultT]]:
+    """What runs the coroutines of one session, which ends with the block.
+
+    Between two of them nothing runs, so that somebody at the terminal can be asked, and can interrupt.
+    """
+    with asyncio.Runner() as runner:
+        try:
+            yield runner.run
+        finally:
+            runner.run(session.close())
+
+
+def is_at_terminal() -> bool:
+    """Whether there is somebody to ask."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def say_warnings(warnings: Sequence[Warned]) -> None:
+    """Say each on stderr."""
+    for warned in warnings:
+        say(said(texts.WARNING, text=said(warned.text)))
+
+
+def confirm(warnings: Sequence[Warned]) -> None:
+    """Return only if somebody at the terminal wants to go on in spite of these warnings.
+
+    Raises:
+        InvalidRequestError: UNCONFIRMED.
+    """
+    if is_at_terminal():
+        say_warnings(warnings)
+        if click.confirm(said(texts.ASK_ANYWAY), err=True):
+            return
+    raise InvalidRequestError("UNCONFIRMED", problem=joined(" ", [warned.text for warned in warnings]))

@@ -14,7 +14,7 @@ from broker_common.language import phrase, said
 from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary import AskedOf, listed, shown
 from broker_common.query.question import Cell, read_question
-from researcher_node.answers.linked import linked_json, linked_sentences
+from researcher_node.answers.counted import linked_json, linked_sentences
 from researcher_node.answers.store import AskedQuestion
 from researcher_node.estimates import texts
 from researcher_node.estimates.tables import (

@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from researcher_node.answers.rows import written
+from researcher_node.answers.formats import written
 from researcher_node.estimates.tables import Interval
 from researcher_node.study.design import Study
 from researcher_node.study.page import report_page

@@ -12,18 +12,29 @@ without its signatures) leaves promises `unchecked`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
+from typing import Any, Protocol
 
 from broker_common.errors import BrokerError, PeerUnavailableError
-from broker_common.language import phrase, phrase_of
+from broker_common.language import phrase, phrase_of, said
 from broker_common.tlog.merkle import verify_consistency
 from broker_common.tlog.note import Checkpoint
 from researcher_node import texts
-from researcher_node.answers.store import KeptReceipt
-from researcher_node.asking.session import Session
-from researcher_node.trust.remembered_checkpoint import RememberedCheckpoint
+from researcher_node.answers.listing import question_json
+from researcher_node.answers.own_use import OwnUses
+from researcher_node.answers.store import AskedQuestion, KeptReceipt
+from researcher_node.trust.census_log import CensusLog, RememberedCheckpoint
+
+
+class LogSession(Protocol):
+    """A session in which the census node shows its log."""
+
+    def census_log(self) -> CensusLog: ...
+    async def cosigned_checkpoint(self) -> str: ...
+    async def consistency_proof(self, old_size: int, size: int) -> Sequence[bytes]: ...
 
 
 class Outcome(Enum):
@@ -71,7 +82,7 @@ class Report:
         return self.failure
 
 
-async def check_receipts(session: Session, seen: RememberedCheckpoint, receipts: Iterable[KeptReceipt]) -> Report:
+async def check_receipts(session: LogSession, seen: RememberedCheckpoint, receipts: Iterable[KeptReceipt]) -> Report:
     """Compare every receipt, and what was seen before, with the log as its node shows it now; remember what it shows.
 
     Raises:
@@ -101,7 +112,7 @@ async def _check(receipt: KeptReceipt, comparing: _Comparing) -> Finding:
 class _Comparing:
     """Older checkpoints with the newest one."""
 
-    def __init__(self, session: Session, newest: Checkpoint | None) -> None:
+    def __init__(self, session: LogSession, newest: Checkpoint | None) -> None:
         self._session = session
         self._newest = newest
         # The node's error instead of a proof. It is asked no more.
@@ -130,3 +141,39 @@ class _Comparing:
             problem = phrase(texts.LOG_NOT_CONTINUED, promised=older.size, size=newest.size, problem=str(error))
             return Finding(Outcome.BROKEN, problem)
         return Finding(Outcome.HELD)
+
+
+def checked_json(asked: AskedQuestion, report: Report, uses: OwnUses) -> dict[str, Any]:
+    """A question with what became of the promise of its receipt."""
+    finding = report.receipts[asked.query]
+    return {**question_json(asked, uses), "check": finding.outcome.value, "problem": finding.problem or None}
+
+
+def log_json(report: Report) -> dict[str, Any]:
+    """What became of the log itself; `checkpoint` is the note that everything was compared with."""
+    return {
+        "check": report.log.outcome.value,
+        "problem": report.log.problem or None,
+        "size": report.size,
+        "checkpoint": report.checkpoint or None,
+    }
+
+
+def report_text(questions: Sequence[AskedQuestion], report: Report, seen: Path) -> str:
+    """A line for each question, then how many were held and what became of the log; `seen` is where its past is kept."""
+    findings = [(asked.query, report.receipts[asked.query]) for asked in questions]
+    lines = [
+        said(texts.CHECKED, outcome=said(finding.outcome.value), query=query, problem=said(finding.problem)).rstrip()
+        for query, finding in findings
+    ]
+    if lines:
+        lines.append(said(texts.CHECKED_SUMMARY, **({outcome.value: report.count(outcome) for outcome in Outcome})))
+    return "\n".join([*lines, _log_text(report, seen)])
+
+
+def _log_text(report: Report, seen: Path) -> str:
+    if report.log.outcome is Outcome.BROKEN:
+        return said(texts.LOG_BROKEN, file=seen, problem=said(report.log.problem))
+    if report.log.outcome is Outcome.UNCHECKED:
+        return said(texts.LOG_UNCHECKED, problem=said(report.log.problem))
+    return said(texts.LOG_HELD, size=report.size) if report.checkpoint else said(texts.LOG_EMPTY)

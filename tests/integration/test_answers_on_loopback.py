@@ -27,9 +27,9 @@ from broker_common.errors import InvalidRequestError, PeerUnavailableError, Refu
 from broker_common.rpc.channel import Peer
 from broker_common.rpc.status import broker_error
 from broker_common.tlog.entries import Delivered, Expired
+from census_node.query.quoting import QuoteRate
 from census_node.release import delivery
 from census_node.release.delivery import Courier
-from census_node.release.quote_rate import QuoteRate
 from health_node.service import HealthService
 from researcher_node.answers.store import Answers
 from researcher_node.asking import session as asking_module

@@ -14,7 +14,7 @@ from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import price
 from researcher_node.answers.own_use import own_uses, price_json, price_text, use_with
 from researcher_node.answers.store import AskedQuestion, Charge
-from researcher_node.asking.policies import Policies
+from researcher_node.asking.kept import Policies
 
 PER_PERSON = make_policy(accounting="per_person")
 

@@ -6,7 +6,7 @@ import pytest
 from fakes.dictionaries import CENSUS_DICTIONARY
 
 from broker_common.query.question import parse_question
-from researcher_node.answers.asked_of import part_of
+from researcher_node.answers.counted import part_of
 from researcher_node.asking.composing import compose_question
 
 AT_HOME = CENSUS_DICTIONARY.column("home_language").asked_of

@@ -25,11 +25,10 @@ from broker_common.query.quote import verify_quote
 from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import Loaded
 from broker_common.tlog.note import NoteSigner
-from researcher_node.asking.dictionaries import KeptDictionaries
-from researcher_node.asking.policies import Policies
+from researcher_node.asking.kept import KeptDictionaries, Policies
 from researcher_node.asking.session import Party, Precision, Quoted, Session, Wanted
 from researcher_node.trust.cards import Trust
-from researcher_node.trust.slots import verify_slot
+from researcher_node.trust.census_log import verify_slot
 
 
 @pytest.fixture

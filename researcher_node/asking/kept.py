@@ -1,14 +1,20 @@
-"""The census agency's policies that answers were given under: `policies/` in the home, one document a file, named by its hash.
+"""What the agencies publish, as it is kept in a researcher's home.
 
-A share of a budget can then be told of every stored answer, offline and whatever is in force today. A document that is not the one
-its name says is refused.
+`policies/` has the census agency's policies that answers were given under, one document a file, named by its hash: a share of a
+budget can be told of every stored answer, offline and whatever is in force today. A document that is not the one its name says is
+refused.
+
+`dictionaries/ROLE.json` is an agency's dictionary as it was fetched last, so that none is fetched twice. It counts only if the agency
+says, signed, that its document has this hash.
 """
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
-from broker_common.errors import InvalidRequestError
+from broker_common.crypto.certificates import Role
+from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.privacy.policy import MAX_POLICY_BYTES, Policy, parse_policy
 from broker_common.storage.durable import replace_file
 
@@ -57,3 +63,37 @@ class Policies:
 
     def _file(self, name: str) -> Path:
         return self._folder / f"{name}.json"
+
+
+class KeptDictionaries:
+    """The folder of one home. Several processes may use it at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def document(self, role: Role) -> bytes:
+        """What was fetched last; empty if nothing was, or it cannot be read."""
+        try:
+            return self._file(role).read_bytes()
+        except OSError:
+            return b""
+
+    def put(self, role: Role, document: bytes) -> None:
+        """Keep what was fetched.
+
+        Raises:
+            InternalError: STORE_FAILED.
+        """
+        try:
+            self._folder.mkdir(exist_ok=True)
+            replace_file(self._file(role), document)
+        except OSError as error:
+            raise InternalError("STORE_FAILED") from error
+
+    def _file(self, role: Role) -> Path:
+        return self._folder / f"{role}.json"
+
+
+def name_of(document: bytes) -> bytes:
+    """By what a document is asked for; nothing for none."""
+    return hashlib.sha256(document).digest() if document else b""

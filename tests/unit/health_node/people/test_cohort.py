@@ -10,9 +10,9 @@ import pytest
 
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
+from health_node.people import cohort
+from health_node.people.cohort import Scratch, compile_condition
 from health_node.people.encoding import Encoding, Stored
-from health_node.query import cohort
-from health_node.query.cohort import Scratch, compile_condition
 
 DICTIONARY = Dictionary(
     (
