@@ -9,7 +9,7 @@ operator/   what an operator decides and sees: rules, orders, reports, pages
 
 config      what an operator sets             service        the RPCs: translates messages, decides nothing
 node        the parts of one running node     roster_rounds  rosters and the outside
-opening     from a home folder to all of these log_service   the log's proofs, and watching
+assembly    from a home folder to all of these log_service   the log's proofs, and watching
 cli         the commands                      texts          what they say
 exporting   what an auditor is handed
 """

@@ -50,10 +50,10 @@ from broker_common.storage.load_figures import figures_before, keep_figures, wat
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.orders import verify_reason
 from census_node import texts
+from census_node.assembly import CensusHome
 from census_node.config import CensusConfig, KeyConfig
 from census_node.creating import OVERSIGHT_REFERENCE, FirstPolicy, create_home, oversight_key_in
 from census_node.linking.commands import link
-from census_node.opening import CensusHome
 from census_node.operator.belief_report import facts_of, plot_text, report_of, report_text, status_of, status_text
 from census_node.operator.operating import Done, shut_down
 from census_node.operator.operating import reopen as reopen_service

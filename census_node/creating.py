@@ -17,8 +17,8 @@ from broker_common.storage.durable import replace_file
 from broker_common.storage.home import KEYS
 from broker_common.values import Linkage
 from census_node import texts
+from census_node.assembly import CensusHome
 from census_node.config import CensusConfig
-from census_node.opening import CensusHome
 from census_node.operator.proposals import make_proposal
 
 _OVERSIGHT = "oversight.pub"

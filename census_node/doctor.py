@@ -18,7 +18,7 @@ from broker_common.storage.journal import Journal
 from broker_common.storage.witnessing import CosignedNotes
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.membership import witness_of
-from census_node.opening import CensusHome
+from census_node.assembly import CensusHome
 from census_node.registry import Registry
 from census_node.registry.loading import id_columns
 

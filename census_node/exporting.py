@@ -6,7 +6,7 @@ from pathlib import Path
 
 from broker_common.audit.export.writing import ExportFolder, ExportReport, export_log
 from broker_common.audit.findings import Report
-from census_node.opening import CensusHome
+from census_node.assembly import CensusHome
 
 
 def export(home: Path, folder: ExportFolder, report: Report) -> ExportReport:

@@ -35,9 +35,9 @@ from census_node.node import CensusNode
 from census_node.query.admission import Arrived, BrokenOff, Recovered, SampleAttempt
 from census_node.query.desk import Desk
 from census_node.query.flow import answer_query
+from census_node.query.quoting import QuoteRate
 from census_node.query.schedule import Schedule, schedule_of
 from census_node.query.streams import Streams
-from census_node.release.quote_rate import QuoteRate
 from census_node.roster_rounds import RosterRounds
 
 _log = structlog.get_logger()

@@ -22,15 +22,15 @@ from broker_common.language import language_of_environment, phrase, said
 from broker_common.privacy.accounting import answers_left, price
 from broker_common.privacy.belief import belief_from_log_odds, belief_of_units, log_likelihood_ratio
 from broker_common.privacy.table_laplace import margin
-from census_node.opening import CensusHome
+from census_node.assembly import CensusHome
 from deploy import texts
 from deploy.audited import audit_deployment
 from deploy.local import PROJECT, Plan, lay_out
 from deploy.share_errors import share_errors
 from deploy.supervise import Nodes, node_log
-from researcher_node.answers import AskedQuestion
-from researcher_node.asking import Precision, Session, Wanted
-from researcher_node.opening import ResearcherHome
+from researcher_node.answers.store import AskedQuestion
+from researcher_node.asking.session import Precision, Session, Wanted
+from researcher_node.assembly import ResearcherHome
 
 _MARKER = ".tripartite-demo"
 # The paper's scale, under attack; the studies pay three times as much for shares that tell something about so few people.

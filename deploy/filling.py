@@ -20,9 +20,9 @@ from typing import Final, TypeAlias
 
 from broker_common.errors import BrokerError, InternalError, error_for
 from broker_common.values import Linkage
-from census_node.opening import CensusHome
+from census_node.assembly import CensusHome
 from deploy.synthetic.population import write_source
-from health_node.opening import HealthHome
+from health_node.assembly import HealthHome
 
 _ROLES: Final = ("health", "census")
 _MAKING_UP, _LOADING = "Making up people", "Loading health data and the census registry"

@@ -31,8 +31,8 @@ from deploy.synthetic.dictionaries import CENSUS_DICTIONARY, CENSUS_FILE, HEALTH
 from deploy.synthetic.linkage import census_size
 from health_node.config import CensusPeer, HealthConfig
 from health_node.creating import create_home as create_health_home
+from researcher_node.assembly import ResearcherHome
 from researcher_node.config import AgencyPeer, ResearcherConfig
-from researcher_node.opening import ResearcherHome
 
 HOMES = ("researcher", "health", "census", "auditor")
 # The census agency's witness store: on one machine only another folder, so that it has a place of its own at least.

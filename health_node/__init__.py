@@ -7,7 +7,7 @@ operator/   what an operator sees: pages, and how large cohorts were
 
 config      what an operator sets             service        the RPCs, and the whole order of a question's steps
 node        the parts of one running node     census_link    the way to the census node, and its present keys
-opening     from a home folder to all of these  witness      watching the census log, and its cosignatures
+assembly    from a home folder to all of these  witness      watching the census log, and its cosignatures
 cli         the commands; creating: new homes texts          what they say
 exporting   what an auditor is handed         doctor         what `tripartite doctor` looks at
 """

@@ -54,10 +54,10 @@ from broker_common.storage.journal import Journal
 from broker_common.storage.load_figures import figures_before, keep_figures, watching
 from broker_common.tlog.health_state import HealthState
 from health_node import texts
+from health_node.assembly import HealthHome
 from health_node.config import CensusPeer, HealthConfig
 from health_node.creating import create_home
 from health_node.node import verify_fits
-from health_node.opening import HealthHome
 from health_node.people.store import Figures, read_figures
 from health_node.people.tables import Declared
 from health_node.roster.book import RosterBook, SentRoster

@@ -10,8 +10,8 @@ from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.query.dictionary import Dictionary
 from health_node import texts
+from health_node.assembly import HealthHome
 from health_node.config import HealthConfig
-from health_node.opening import HealthHome
 from health_node.people.tables import shapes_of
 
 

@@ -19,7 +19,7 @@ from broker_common.storage.clock import system_clock
 from broker_common.storage.journal import Journal
 from broker_common.storage.source.plan import LINKED_ID
 from broker_common.tlog.health_state import HealthState
-from health_node.opening import HealthHome
+from health_node.assembly import HealthHome
 from health_node.people.store import read_figures
 from health_node.roster.book import RosterBook
 

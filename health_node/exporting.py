@@ -14,7 +14,7 @@ from broker_common.query.condition_wire import condition_from_wire
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.messages import parse_message
 from broker_common.values import base64_text
-from health_node.opening import HealthHome
+from health_node.assembly import HealthHome
 from health_node.query.questions import KeptQuestion, Questions
 
 

@@ -51,9 +51,10 @@ from broker_common.tlog.entries import DictionaryAdopted, Forwarded, Refused, Re
 from broker_common.tlog.health_state import AcceptedTicket, HealthState
 from broker_common.values import Clock, Randomness, base64_text
 from health_node.operator.cohort_figures import CohortBands
+from health_node.people.cohort import lay_out
+from health_node.people.loading import loads_needed
 from health_node.people.store import PeopleStore, stored_dictionary
 from health_node.people.tables import Declared
-from health_node.query.cohort import lay_out
 from health_node.query.forwarding import HandedOver, Sample, VerifiedCharge, sign_manifest
 from health_node.query.marks import mark_sample, verify_affordable
 from health_node.query.questions import KeptQuestion, Questions
@@ -456,14 +457,3 @@ def verify_fits(policy: Policy, declared: Declared) -> None:
             problem=", ".join(f"{name} is {getattr(policy, name)}" for name in least),
             remedy=" ".join(f"--{name.replace('_', '-')} {value}" for name, value in least.items()),
         )
-
-
-def loads_needed(journal: Journal[HealthState]) -> set[str]:
-    """Loads that new questions, or open ones, are about."""
-    with journal.reading() as state:
-        return {state.load} - {""} | {state.tickets[ticket].submission.load for ticket in state.open_tickets}
-
-
-def forget_old_loads(journal: Journal[HealthState], loads: LoadFolder) -> None:
-    """Remove stores that neither new questions nor open tickets need."""
-    loads.forget_except(loads_needed(journal))

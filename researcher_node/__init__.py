@@ -1,20 +1,15 @@
 """The researcher's side: asks, signs, waits, and is the only one who can read the answer.
 
-config   where the two nodes are      asking   one question from text to ticket to answer
-answers  what was asked and what      selection  which of them; listing: as people and programs read them
-         came back, kept and verified
-composing  counts to one question     before_asking  what to warn about; confirming: who goes on
-own_use  what own questions can have  counts   of an answer as they are shown; quoting: quotes
-         used of budgets; policies: the ones met here
-formats  answers as files for other programs
-slots    that a quoted noise slot     checking that the log keeps what receipts promise;
-         is committed to                       remembered_checkpoint: what it showed before
-census_log  who signs and cosigns it  trust    whom the researcher knows
-opening  the composition root, inbox  cli      the commands; texts: what they say
-exporting  what an auditor is handed  study    many questions from one file
-client   the same from Python: `connect`
-estimates  shares and comparisons with    estimating: from stored answers; estimate_commands,
-           intervals, pure                            estimate_texts: the commands
+asking/     one question from text to ticket to answer
+answers/    what was asked and what came back, kept and shown
+trust/      whom the researcher believes, and that the census log keeps what receipts promise
+estimates/  shares and comparisons with intervals, from stored answers
+study/      many questions from one file
+client/     the same from Python: `connect`
+
+config      where the two nodes are           cli        the commands; texts: what they say
+assembly    from a home folder to all of      exporting  what an auditor is handed
+            these, and the inbox              doctor     what `tripartite doctor` looks at
 """
 
 from __future__ import annotations

@@ -33,21 +33,21 @@ from broker_common.language import phrase, said
 from broker_common.storage.clock import system_clock
 from broker_common.terminal import fitted
 from researcher_node import texts
-from researcher_node.estimate_commands import estimate
-from researcher_node.selection import FORMATS, STATES, Selection, parse_since, parse_until
+from researcher_node.answers.selection import FORMATS, STATES, Selection, parse_since, parse_until
+from researcher_node.estimates.commands import estimate
 
 if TYPE_CHECKING:
     # A command imports what it needs when it runs (see PLC0415 in pyproject.toml): --help waits for none of it.
     from tripartite.v1 import health_service_pb2
 
     from broker_common.privacy.policy import Policy
-    from researcher_node.answers import Answers, AskedQuestion
-    from researcher_node.asking import Dictionaries, Precision, Quoted, Session, Wanted
-    from researcher_node.before_asking import Warned
-    from researcher_node.checking import Report
-    from researcher_node.opening import ResearcherHome
-    from researcher_node.own_use import OwnUses
-    from researcher_node.remembered_checkpoint import RememberedCheckpoint
+    from researcher_node.answers.own_use import OwnUses
+    from researcher_node.answers.store import Answers, AskedQuestion
+    from researcher_node.asking.session import Dictionaries, Precision, Quoted, Session, Wanted
+    from researcher_node.asking.warnings import Warned
+    from researcher_node.assembly import ResearcherHome
+    from researcher_node.trust.census_log import RememberedCheckpoint
+    from researcher_node.trust.checking import Report
 
 
 class _Seconds(click.FloatRange):
@@ -92,8 +92,8 @@ def dictionary(home: Path, as_json: bool, variable: str | None, word: str | None
 
     With VARIABLE one of them, or an event table, with all its codes.
     """
-    from researcher_node.lookup import looked_up
-    from researcher_node.opening import ResearcherHome
+    from researcher_node.asking.lookup import looked_up
+    from researcher_node.assembly import ResearcherHome
 
     async def fetch(opened: ResearcherHome) -> Dictionaries:
         with closing(opened.open_answers()) as store:
@@ -115,8 +115,8 @@ def quote(
     home: Path, as_json: bool, counts: tuple[str, ...], of: str | None, scale: int | None, wanted_margin: int | None
 ) -> None:
     """Price, margin of error, and how many such answers are left where that may be told. Charges nothing."""
-    from researcher_node.opening import ResearcherHome
-    from researcher_node.quoting import quote_json, quote_text
+    from researcher_node.asking.quoting import quote_json, quote_text
+    from researcher_node.assembly import ResearcherHome
 
     precision = _precision(scale, wanted_margin)
 
@@ -164,13 +164,12 @@ def ask(
 ) -> None:
     """Ask one question and wait for its answer. Charges the budget once."""
     from broker_common.storage.creation import verify_identifier
-    from researcher_node.asking import Precision, Wish, parse_fraction
-    from researcher_node.before_asking import consider
-    from researcher_node.confirming import confirm, is_at_terminal, running, say_warnings
-    from researcher_node.listing import answer_json, answer_text
-    from researcher_node.opening import ResearcherHome
-    from researcher_node.own_use import own_uses
-    from researcher_node.quoting import dry_run_json, dry_run_text, warnings_json
+    from researcher_node.answers.listing import answer_json, answer_text
+    from researcher_node.answers.own_use import own_uses
+    from researcher_node.asking.quoting import dry_run_json, dry_run_text, warnings_json
+    from researcher_node.asking.session import Precision, Wish, parse_fraction
+    from researcher_node.asking.warnings import confirm, consider, is_at_terminal, running, say_warnings
+    from researcher_node.assembly import ResearcherHome
 
     precision = _precision(scale, wanted_margin)
     is_counted = bool(counts) or of is not None
@@ -291,9 +290,9 @@ def answers(
     to: Path | None,
 ) -> int | None:
     """What you have asked and what came back, oldest first. Reading again costs nothing."""
-    from researcher_node.listing import question_json, questions_text
-    from researcher_node.opening import ResearcherHome
-    from researcher_node.own_use import own_uses
+    from researcher_node.answers.listing import question_json, questions_text
+    from researcher_node.answers.own_use import own_uses
+    from researcher_node.assembly import ResearcherHome
 
     selection = Selection(
         states=states,
@@ -337,7 +336,7 @@ def answers(
 def _write(questions: Sequence[Mapping[str, Any]], form: str, to: Path | None) -> None:
     """The questions in a format for other programs, into a file or to standard output."""
     from broker_common.storage.durable import replace_file
-    from researcher_node.formats import tabulated
+    from researcher_node.answers.formats import tabulated
 
     data = tabulated(questions, form)
     if to is not None:
@@ -389,7 +388,7 @@ async def _submit_again(session: Session, asked: AskedQuestion) -> None:
 
 async def _check(opened: ResearcherHome, store: Answers, queries: Collection[str]) -> Report:
     """Compare the receipts of these queries with the census log as it is now."""
-    from researcher_node.checking import check_receipts
+    from researcher_node.trust.checking import check_receipts
 
     async with opened.session(store) as session:
         try:
@@ -404,7 +403,7 @@ async def _check(opened: ResearcherHome, store: Answers, queries: Collection[str
 def _emit_report(
     as_json: bool, questions: Sequence[AskedQuestion], uses: OwnUses, report: Report, seen: RememberedCheckpoint
 ) -> int | None:
-    from researcher_node.listing import checked_json, log_json, report_text
+    from researcher_node.trust.checking import checked_json, log_json, report_text
 
     result = {"answers": [checked_json(asked, report, uses) for asked in questions], "log": log_json(report)}
     text = report_text(questions, report, seen.path)
@@ -438,8 +437,8 @@ def create(
     Next: hand its card ('keys card') to both agencies, whose operators register it, and 'register' the cards of both here.
     """
     from broker_common.storage.creation import verify_identifier
+    from researcher_node.assembly import ResearcherHome
     from researcher_node.config import AgencyPeer, ResearcherConfig
-    from researcher_node.opening import ResearcherHome
 
     config = ResearcherConfig(
         role="researcher",
@@ -470,8 +469,8 @@ def register(home: Path, as_json: bool, card: Path, fingerprint: str | None, rep
     """
     from broker_common.commands.keys import verify_card_role
     from broker_common.membership.registration import read_card
-    from researcher_node.opening import ResearcherHome
-    from researcher_node.trust import AGENCIES
+    from researcher_node.assembly import ResearcherHome
+    from researcher_node.trust.cards import AGENCIES
 
     opened = ResearcherHome(home)
     verified = read_card(card, fingerprint=fingerprint)
@@ -493,7 +492,7 @@ def register(home: Path, as_json: bool, card: Path, fingerprint: str | None, rep
 def serve(home: Path, lifeline: bool) -> None:
     """Run the inbox: sealed answers arrive by themselves. Without it, 'ask' collects them."""
     from broker_common.rpc.handshake_log import noting_refused_connections
-    from researcher_node.opening import ResearcherHome
+    from researcher_node.assembly import ResearcherHome
 
     opened = ResearcherHome(home)
     with opened.home.serving(), noting_refused_connections("text"):
@@ -501,7 +500,7 @@ def serve(home: Path, lifeline: bool) -> None:
 
 
 def _precision(scale: int | None, wanted_margin: int | None) -> Precision:
-    from researcher_node.asking import Precision
+    from researcher_node.asking.session import Precision
 
     if scale is not None and wanted_margin is not None:
         raise click.UsageError(texts.SCALE_OR_MARGIN)

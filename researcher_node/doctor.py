@@ -13,8 +13,8 @@ from broker_common.doctor.agency import certificate_findings, key_findings
 from broker_common.doctor.findings import Finding, ok, tried
 from broker_common.doctor.peers import peer_findings
 from broker_common.storage.clock import system_clock
-from researcher_node.opening import ResearcherHome
-from researcher_node.trust import AGENCIES
+from researcher_node.assembly import ResearcherHome
+from researcher_node.trust.cards import AGENCIES
 
 
 def look(path: Path) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from broker_common.audit.export.documents import ReceiptFile
 from broker_common.audit.export.writing import ExportFolder, ExportReport
 from broker_common.audit.findings import Report
-from researcher_node.opening import ResearcherHome
+from researcher_node.assembly import ResearcherHome
 
 
 def export(home: Path, folder: ExportFolder, report: Report) -> ExportReport:

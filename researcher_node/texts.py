@@ -238,7 +238,7 @@ TOO_MANY_VALUES_REMEDY = 'Group the values, for example: --count "{groups}"'
 QUESTION_TOO_LONG = "makes a question of more than {most} characters"
 FEWER_VALUES = "Name fewer values; --of all counts everybody else in one cell."
 
-# --- before a question is asked (before_asking) ---
+# --- before a question is asked (asking/warnings) ---
 WARNING = "Warning: {text}"
 ASKED_BEFORE = (
     "You asked the same at {asked}: 'answers {query}' shows that and charges nothing. Asking again is charged again, and the "

@@ -8,10 +8,13 @@ however they are written; postal codes without blanks. An empty or unknown value
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -26,7 +29,6 @@ from broker_common.storage.source.files import open_source
 from broker_common.storage.source.parquet import PARQUET_MAGIC
 from broker_common.storage.source.rows import ROWS_PER_CHUNK, Chunk, Progress, RejectedRows, Wanted, fields, reading
 from census_node.linking import texts
-from census_node.linking.placeholders import placeholders
 from census_node.linking.settings import LinkingSettings
 
 Database = duckdb.DuckDBPyConnection
@@ -48,6 +50,8 @@ _MAX_HEADER_BYTES = 64 * 1024
 FEMALE_WORDS: Final = ("F", "FEMALE", "FEMME", "FEMININ", "W", "WOMAN")
 MALE_WORDS: Final = ("M", "MALE", "MASCULIN", "MAN", "H", "HOMME")
 _NO_SEX: Final = ("", "U", "UNKNOWN", "INCONNU", "N/A", "NOT STATED", "0", "9")
+PARTS: Final = ("whole", "either", "given", "date")
+"""Parts of the placeholders: the whole name; given name or surname; given name; birth date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,3 +301,16 @@ def _normalise(database: Database, side: str, settings: LinkingSettings) -> None
         """
     )
     database.execute("drop table cleaned")
+
+
+@cache
+def placeholders() -> Mapping[str, Sequence[str]]:
+    """Names and dates that stand for no value, and so for nobody, by part; rows with one of them are never linked.
+
+    The list is collected by hand from what registration desks are known to type; it is from memory, no agency's list, and each entry
+    says why it stands there. Texts are normalised as here: capitals without accents, other signs as blanks. A placeholder of a given
+    name also counts where more follows it: BABY BOY, BABY SMITH.
+    """
+    with files("census_node.linking").joinpath("placeholders.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    return {part: tuple(row["text"] for row in rows if row["part"] == part) for part in PARTS}

@@ -30,8 +30,8 @@ from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.history import History
 from broker_common.tlog.orders import verify_reason
 from broker_common.values import Clock
+from census_node.assembly import CensusHome
 from census_node.config import CensusConfig
-from census_node.opening import CensusHome
 from census_node.operator.belief_report import facts_of
 from census_node.operator.operating import reopen, shut_down
 from census_node.operator.picture import Picture, picture_of

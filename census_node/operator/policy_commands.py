@@ -30,8 +30,8 @@ from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.orders import verify_reason
 from broker_common.values import Linkage
 from census_node import texts
+from census_node.assembly import CensusHome
 from census_node.ledger.samples import bytes_of_samples
-from census_node.opening import CensusHome
 from census_node.operator.operating import Confirmation
 from census_node.operator.proposals import (
     Change,

@@ -1,12 +1,16 @@
 """Quotes: what one answer would cost, what is left, and a noise slot for it; read at one instant and signed.
 
+How often one researcher may ask for them: a token bucket for each, which nobody else's calls touch.
+
 A quote carries that instant, so that an auditor can hold it against the log. A quote that is refused is not signed: nothing has
 been asked, sent or charged, and the researcher can ask again.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tripartite.v1 import census_service_pb2, quote_pb2, ticket_pb2
 
@@ -25,6 +29,9 @@ from census_node.query.budget import Unfinished, in_force, quota_left, quotable_
 from census_node.query.reservations import Reservations
 from census_node.release.publication import Publication
 from census_node.release.slots import OfferedSlot, SlotBook
+
+# Rates are set by the minute.
+_MINUTE_SECONDS = 60.0
 
 
 class Quotes:
@@ -127,3 +134,35 @@ class Quotes:
     def _quota_left(self, state: CensusState, researcher: str) -> int | None:
         reserved = self._reservations.reserved(researcher, charged=state.tickets)
         return quota_left(state, researcher, self._journal.now(), reserved=reserved)
+
+
+@dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    filled_at: float
+
+
+class QuoteRate:
+    """The buckets of every researcher who has asked since the start. For one event loop."""
+
+    def __init__(self, per_minute: int, burst: int, seconds: Callable[[], float]) -> None:
+        """`seconds` is a clock that nobody can set."""
+        self._per_second = per_minute / _MINUTE_SECONDS
+        self._burst = burst
+        self._seconds = seconds
+        # As many as there are registered researchers, at most.
+        self._buckets: dict[str, _Bucket] = {}
+
+    def take(self, researcher: str) -> None:
+        """Count one quote of a researcher.
+
+        Raises:
+            RefusedError: TOO_MANY_QUOTES, with the seconds until there is another one; this call is not counted.
+        """
+        now = self._seconds()
+        bucket = self._buckets.setdefault(researcher, _Bucket(self._burst, now))
+        bucket.tokens = min(self._burst, bucket.tokens + (now - bucket.filled_at) * self._per_second)
+        bucket.filled_at = now
+        if bucket.tokens < 1:
+            raise RefusedError("TOO_MANY_QUOTES", retry_seconds=math.ceil((1 - bucket.tokens) / self._per_second))
+        bucket.tokens -= 1

@@ -33,16 +33,16 @@ from broker_common.query.ticket import sign_ticket
 from broker_common.storage.clock import system_clock
 from broker_common.tlog.entries import Charged, Entry, parse_entry
 from broker_common.values import QUERY_ID_BYTES
-from census_node.opening import CensusHome
+from census_node.assembly import CensusHome
 from deploy.attacks import texts
 from deploy.attacks.people import FRENCH, People
 from deploy.attacks.transcripts import Seen, Spy
 from deploy.local import PROJECT, Plan, lay_out
 from deploy.supervise import Nodes, node_log
-from health_node.opening import HealthHome
-from researcher_node.answers import AskedQuestion
-from researcher_node.asking import Precision, Session, Wanted
-from researcher_node.opening import ResearcherHome
+from health_node.assembly import HealthHome
+from researcher_node.answers.store import AskedQuestion
+from researcher_node.asking.session import Precision, Session, Wanted
+from researcher_node.assembly import ResearcherHome
 
 Outcome: TypeAlias = AskedQuestion | BrokerError
 ItemT = TypeVar("ItemT")

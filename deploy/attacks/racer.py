@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 from broker_common.errors import BrokerError
-from researcher_node.answers import AskedQuestion
-from researcher_node.asking import Session
-from researcher_node.opening import ResearcherHome
+from researcher_node.answers.store import AskedQuestion
+from researcher_node.asking.session import Session
+from researcher_node.assembly import ResearcherHome
 
 _WAIT_SECONDS = 60.0
 _PAUSE_SECONDS = 0.05

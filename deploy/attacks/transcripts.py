@@ -34,8 +34,8 @@ from broker_common.rpc.channel import Peer, open_channel
 from broker_common.rpc.status import broker_error
 from broker_common.storage.clock import system_clock
 from broker_common.tlog.entries import Charged, Delivered, Entry, Released
-from researcher_node.answers import Answers, AskedQuestion
-from researcher_node.opening import ResearcherHome
+from researcher_node.answers.store import Answers, AskedQuestion
+from researcher_node.assembly import ResearcherHome
 
 _CALL_SECONDS = 60.0
 _HOLD_MS = 10_000

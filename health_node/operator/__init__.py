@@ -1,5 +1,5 @@
 """What the health agency's operator sees.
 
-dashboard       pages and metrics; picture: what the log shows at one instant
+dashboard       pages and metrics, from what the log shows at one instant
 cohort_figures  how large cohorts were, in bands
 """

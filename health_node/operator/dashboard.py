@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from markupsafe import Markup
@@ -12,10 +13,14 @@ from broker_common.dashboard.cells import LEAST_CELL
 from broker_common.dashboard.charts import Bar, bars
 from broker_common.dashboard.config import DashboardConfig
 from broker_common.dashboard.log_picture import (
+    Certificate,
     Problem,
+    Witnessed,
     certificate_rows,
+    certificates_of,
     keys_changed_ms,
     process_problems,
+    witnessed_by,
     witnessed_note,
 )
 from broker_common.dashboard.metrics import LogFigures, NodeFacts, metrics_text
@@ -24,13 +29,13 @@ from broker_common.dashboard.parts import LOADS, PEERS, State, counted_bars, hap
 from broker_common.dashboard.site import Action, Health, Page
 from broker_common.language import Language, phrase
 from broker_common.monitoring import refusals_by_code
-from broker_common.storage.follower import Follower
+from broker_common.storage.follower import Follower, Head
 from broker_common.storage.journal import rows_of
 from broker_common.tlog.health_state import HealthState
-from broker_common.tlog.history import History
+from broker_common.tlog.history import Happening, History, Use
 from broker_common.values import Clock
+from health_node.assembly import HealthHome
 from health_node.config import HealthConfig
-from health_node.opening import HealthHome
 from health_node.operator.cohort_figures import (
     LEAST_QUESTIONS,
     CohortFigures,
@@ -38,8 +43,58 @@ from health_node.operator.cohort_figures import (
     read_cohort_figures,
     read_counts,
 )
-from health_node.operator.picture import Picture, picture_of
 from health_node.roster.book import RosterBook, SentRoster
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What a health log shows at one instant. It follows from the log alone, and from nobody's records."""
+
+    origin: str
+    release: str
+    load: str
+    submitted: int
+    open_questions: int
+    forwarded: int
+    charged: int
+    settled: int
+    # The number of refusals of each code, as the census node gave it.
+    refusals: Mapping[str, int]
+    log_size: int
+    log_ms: int
+    # As far as the other agency has to have cosigned the log, and when the newest entry of that was written.
+    due_size: int
+    due_ms: int
+    checkpoint: str
+    witnessed: Witnessed | None
+    happenings: tuple[Happening, ...]
+    use: Mapping[tuple[str, str], Use]
+    certificates: tuple[Certificate, ...]
+
+
+def picture_of(state: HealthState, history: History, head: Head) -> Picture:
+    """The picture of a log that has been folded so far."""
+    return Picture(
+        origin=state.origin,
+        release=state.release,
+        load=state.load,
+        submitted=len(state.tickets),
+        open_questions=len(state.open_tickets),
+        forwarded=history.forwarded,
+        charged=history.charged,
+        settled=history.settled,
+        refusals=dict(history.refusals),
+        log_size=state.size,
+        log_ms=state.time_ms,
+        due_size=state.size,
+        due_ms=state.time_ms,
+        checkpoint=head.checkpoint,
+        witnessed=witnessed_by(state, head, state.membership.peers("census")),
+        happenings=tuple(history.happenings),
+        use=dict(history.use),
+        certificates=certificates_of(state),
+    )
+
 
 _Now: TypeAlias = Now[Picture]
 

@@ -29,6 +29,8 @@ from broker_common.crypto.linkage import LinkageChain
 from broker_common.errors import InternalError
 from broker_common.privacy.delays import declared_for
 from broker_common.query.dictionary import Column, Dictionary, EventTable
+from broker_common.storage.journal import Journal
+from broker_common.storage.loads import LoadFolder
 from broker_common.storage.source.plan import LINKED_ID, SourcePlan
 from broker_common.storage.source.rows import (
     Chunk,
@@ -39,6 +41,7 @@ from broker_common.storage.source.rows import (
     refuse,
 )
 from broker_common.storage.source.values import ColumnReader, GrowingArray, ListReader, Values, is_list
+from broker_common.tlog.health_state import HealthState
 from health_node.people.encoding import Encoding
 from health_node.people.sorting import Sorter
 from health_node.people.store import People, replace_people_store
@@ -299,3 +302,14 @@ def _places_of(pseudonyms: NDArray[np.uint8], people: People) -> tuple[NDArray[n
         same = people.low[places[at] : np.searchsorted(people.high, high[at], "right")]
         found[at] = min(places[at] + int(np.searchsorted(same, low[at])), last)
     return found.astype(np.uint32), (people.high[found] == high) & (people.low[found] == low)
+
+
+def loads_needed(journal: Journal[HealthState]) -> set[str]:
+    """Loads that new questions, or open ones, are about."""
+    with journal.reading() as state:
+        return {state.load} - {""} | {state.tickets[ticket].submission.load for ticket in state.open_tickets}
+
+
+def forget_old_loads(journal: Journal[HealthState], loads: LoadFolder) -> None:
+    """Remove stores that neither new questions nor open tickets need."""
+    loads.forget_except(loads_needed(journal))

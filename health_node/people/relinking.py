@@ -20,8 +20,7 @@ from broker_common.storage.source.plan import SourcePlan
 from broker_common.storage.source.rows import Progress
 from broker_common.tlog.health_state import HealthState
 from broker_common.values import Randomness
-from health_node.node import forget_old_loads
-from health_node.people.loading import LoadReport, load_people
+from health_node.people.loading import LoadReport, forget_old_loads, load_people
 from health_node.people.store import PeopleStore, replace_people_store
 from health_node.people.tables import Declared
 

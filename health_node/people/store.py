@@ -42,6 +42,7 @@ from broker_common.query.dictionary import Column, Dictionary
 from broker_common.storage.durable import create_for_owner, replacing
 from broker_common.storage.source.values import Values
 from broker_common.values import HASH_BYTES, PSEUDONYM_BYTES
+from health_node.people.cohort import Counting, Marks, Predicate, Scratch, compile_condition, counted_together
 from health_node.people.encoding import Encoding, Stored
 from health_node.people.tables import (
     MEMBERS,
@@ -57,7 +58,6 @@ from health_node.people.tables import (
     shapes_of,
     small_columns,
 )
-from health_node.query.cohort import Counting, Marks, Predicate, Scratch, compile_condition, counted_together
 
 _MAGIC, _MAGIC_BEFORE_TABLES = b"tripPPL2", b"tripPPL1"
 _COUNT_BYTES = 8

@@ -28,8 +28,8 @@ from broker_common.language import phrase
 from broker_common.privacy.delays import DECLARED_STEP, least_forward_delay_ms
 from broker_common.query.dictionary import PEOPLE, Column, Dictionary
 from broker_common.storage.source.values import is_list
+from health_node.people.cohort import Counting, Predicate, Scratch
 from health_node.people.encoding import Stored
-from health_node.query.cohort import Counting, Predicate, Scratch
 
 MEMBERS: Final = PEOPLE
 """The table of people where a place is a household; its columns are the people's. No event table has this name."""

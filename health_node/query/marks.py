@@ -20,9 +20,9 @@ from broker_common.query.condition import Condition
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.normal_form import count_terms
 from broker_common.tracing import span
+from health_node.people.cohort import Marks, compile_condition, compiling_work, counted_together
 from health_node.people.store import PEOPLE_IN_BLOCK, PeopleStore
 from health_node.people.tables import Declared
-from health_node.query.cohort import Marks, compile_condition, compiling_work, counted_together
 
 
 def mark_sample(

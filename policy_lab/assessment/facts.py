@@ -18,7 +18,7 @@ from broker_common.tlog.entries import Adopted, parse_entry
 from broker_common.tlog.membership import log_of, peer_name
 from broker_common.tlog.note import ED25519, NoteVerifier, claimed_by, key_hash, parse_note, vkeys
 from broker_common.values import base64_text
-from census_node.opening import CensusHome
+from census_node.assembly import CensusHome
 from census_node.operator.policy_commands import policy_in_force
 from deploy.local import Plan
 

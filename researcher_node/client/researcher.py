@@ -16,23 +16,30 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 from broker_common.errors import BrokerError, InvalidRequestError
+from broker_common.language import phrase
+from broker_common.query.canonical import describe
+from broker_common.query.condition import Condition
+from broker_common.query.criteria import parse_condition
+from broker_common.query.dictionary import ColumnType, Dictionary
+from broker_common.query.normal_form import all_of, equal
 from broker_common.storage.home import usual_home
-from researcher_node.answers import Answers, AskedQuestion
-from researcher_node.asking import Precision, Proposal, Session, Wanted, Wish, parse_fraction
-from researcher_node.before_asking import Considered, Warned, consider
+from researcher_node.answers.listing import answer_json, question_json
+from researcher_node.answers.own_use import own_uses
+from researcher_node.answers.selection import Selection, parse_since, parse_until
+from researcher_node.answers.store import Answers, AskedQuestion
+from researcher_node.asking.quoting import quote_json, warnings_json
+from researcher_node.asking.session import Precision, Proposal, Session, Wanted, Wish, parse_fraction
+from researcher_node.asking.warnings import Considered, Warned, consider
+from researcher_node.assembly import ResearcherHome
 from researcher_node.client.background import Background
-from researcher_node.client.groups import criteria_of
 from researcher_node.client.results import Answer, AnswerList, Published, Quote, Table
-from researcher_node.listing import answer_json, question_json
-from researcher_node.opening import ResearcherHome
-from researcher_node.own_use import own_uses
-from researcher_node.quoting import quote_json, warnings_json
-from researcher_node.selection import Selection, parse_since, parse_until
 
 # Questions in hand at a time: as many as a health node lets one researcher have in line, unless its operator says otherwise.
 _MOST_AT_ONCE = 32
 # SECURITY: each further quote is another draw of the noise for a census node that refuses what it does not like.
 _MOST_QUOTES_AGAIN = 1
+# Groups of a table: each is a question of its own, charged by itself.
+_MOST_GROUPS = 200
 _WAIT_SECONDS = 600.0
 # As for `ask --label`: it stands in tables.
 _MAX_LABEL_CHARACTERS = 64
@@ -255,7 +262,7 @@ class Researcher:
 
     async def _criteria(self, where: str | None, by: str | Mapping[str, str]) -> dict[str, str]:
         async with self._home.session(self._answers) as session:
-            return criteria_of(where, by, (await session.dictionaries()).health)
+            return _criteria_of(where, by, (await session.dictionaries()).health)
 
     async def _consider(self, wishes: Sequence[Wish]) -> list[Considered]:
         # All are read before the first is asked: a mistake in the last one charges nothing.
@@ -334,3 +341,41 @@ def _close(background: Background, answers: Answers) -> None:
     # Not of the Researcher itself, which is gone when this runs.
     background.close()
     answers.close()
+
+
+def _criteria_of(where: str | None, by: str | Mapping[str, str], dictionary: Dictionary) -> dict[str, str]:
+    """The criteria of each group, by its name, in the order given or published.
+
+    Raises:
+        InvalidRequestError: what is wrong with the criteria, the column or the number of groups.
+    """
+    groups = _of_column(by, dictionary) if isinstance(by, str) else _named(by, dictionary)
+    if not 1 <= len(groups) <= _MOST_GROUPS:
+        raise InvalidRequestError(
+            "INVALID_VALUE",
+            name="by",
+            problem=phrase("makes {count} groups", count=len(groups)),
+            remedy=phrase("Name 1 to {most} groups; each is charged as a question of its own.", most=_MOST_GROUPS),
+        )
+    if where is None:
+        return {name: describe(group) for name, group in groups.items()}
+    common = parse_condition(where, dictionary)
+    return {name: describe(all_of([common, group])) for name, group in groups.items()}
+
+
+def _of_column(name: str, dictionary: Dictionary) -> dict[str, Condition]:
+    column = dictionary.column(name)
+    if column.type is not ColumnType.CODE:
+        raise InvalidRequestError(
+            "INVALID_VALUE",
+            name="by",
+            problem=phrase("names {column}, which holds {kind}", column=column.name, kind=column.type.value),
+            remedy=phrase(
+                "Give names instead, each with a condition, such as dict(old='age >= 75', young='age < 30')."
+            ),
+        )
+    return {code: equal(column, [code]) for code in column.values}
+
+
+def _named(groups: Mapping[str, str], dictionary: Dictionary) -> dict[str, Condition]:
+    return {name: parse_condition(text, dictionary) for name, text in groups.items()}

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, Column, Dictionary
 from broker_common.query.dictionary_pages import dictionary_text
-from researcher_node.answers import AskedQuestion
-from researcher_node.estimates import Estimate, Interval, Kind
-from researcher_node.estimating import estimated
-from researcher_node.formats import rows_of
+from researcher_node.answers.formats import rows_of
+from researcher_node.answers.store import AskedQuestion
+from researcher_node.estimates.from_answers import estimated
+from researcher_node.estimates.tables import Estimate, Interval, Kind
 
 if TYPE_CHECKING:
     # Optional: an answer is of use without data frames.

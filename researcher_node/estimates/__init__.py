@@ -1,4 +1,4 @@
-"""Estimates from noisy answers, each with two honest 95 % intervals. Pure: values in, values out, nothing is asked or charged.
+"""Estimates from noisy answers, each with two honest 95 % intervals. Nothing is asked or charged.
 
     table = Counts(noisy=(212, 1794), scale=30)                  # an answered question: French, rest
     share(Group(table, part=(0,)))                               # French among all cells of the table
@@ -20,40 +20,7 @@ fieller     the set of shares that two noisy counts do not contradict
 recombined  intervals of shares, of sums of shares, of ratios
 tables      answers as values, and one function for each kind of estimate
 planning    how precise an answer will be
+
+These are pure: values in, values out. Around them: `from_answers` (which numbers of stored answers belong together, and how an
+estimate is shown), `commands` and `texts`.
 """
-
-from researcher_node.estimates.planning import Planned, Widths, expected_widths, people_needed, power
-from researcher_node.estimates.tables import (
-    Counts,
-    Design,
-    Estimate,
-    Group,
-    Interval,
-    Kind,
-    difference,
-    rate_ratio,
-    ratio,
-    share,
-    standardised_rate,
-    trend,
-)
-
-__all__ = [
-    "Counts",
-    "Design",
-    "Estimate",
-    "Group",
-    "Interval",
-    "Kind",
-    "Planned",
-    "Widths",
-    "difference",
-    "expected_widths",
-    "people_needed",
-    "power",
-    "rate_ratio",
-    "ratio",
-    "share",
-    "standardised_rate",
-    "trend",
-]

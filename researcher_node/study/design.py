@@ -23,8 +23,8 @@ from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import AskedOf, Column, ColumnType, Dictionary, listed, nearest
 from broker_common.query.normal_form import all_of, between, compare, equal, negate
 from broker_common.query.question import REST, Question
-from researcher_node.asked_of import part_of
-from researcher_node.composing import compose_question
+from researcher_node.answers.counted import part_of
+from researcher_node.asking.composing import compose_question
 from researcher_node.study.file import (
     MAX_GROUPS,
     Bands,

@@ -9,8 +9,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from researcher_node.estimates import Interval
-from researcher_node.rows import written
+from researcher_node.answers.formats import written
+from researcher_node.estimates.tables import Interval
 from researcher_node.study.design import Study
 from researcher_node.study.page import report_page
 from researcher_node.study.report import group_text, report_json, report_text

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from broker_common.language import Language, language_of_environment
-from researcher_node.estimates import Estimate, Interval
+from researcher_node.estimates.tables import Estimate, Interval
 from researcher_node.study import texts
 from researcher_node.study.report import group_text, heading, interval_text, notes, number_text, sections, value_text
 from researcher_node.study.results import Finding, Results, finite

@@ -15,8 +15,9 @@ from broker_common.crypto.sampling import WHOLE_MILLIONTHS
 from broker_common.privacy.accounting import price
 from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary import Dictionary
-from researcher_node.estimates import Counts, Planned, expected_widths, power
-from researcher_node.estimating import design_of
+from researcher_node.estimates.from_answers import design_of
+from researcher_node.estimates.planning import Planned, expected_widths, power
+from researcher_node.estimates.tables import Counts
 from researcher_node.study.design import Row, Study
 from researcher_node.study.overlap import most_in
 from researcher_node.study.results import Finding, estimate_of

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from broker_common.language import Language, language_of_environment
-from researcher_node.estimates import Interval
+from researcher_node.estimates.tables import Interval
 from researcher_node.study import texts
 from researcher_node.study.rehearsal import true_value
 from researcher_node.study.report import (

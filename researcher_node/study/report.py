@@ -8,8 +8,8 @@ from typing import Any
 from broker_common.cli import instant
 from broker_common.language import Language, language_of_environment, said
 from broker_common.privacy.accounting import epsilon_text
-from researcher_node.estimates import Estimate, Interval
-from researcher_node.linked import linked_json, linked_sentences
+from researcher_node.answers.counted import linked_json, linked_sentences
+from researcher_node.estimates.tables import Estimate, Interval
 from researcher_node.study import texts
 from researcher_node.study.design import Row, Study
 from researcher_node.study.results import Counted, Finding, Results, finite

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
 from broker_common.privacy.policy import Policy
 from broker_common.privacy.table_laplace import margin
-from researcher_node.estimates import (
+from researcher_node.estimates.from_answers import counts_of, design_of
+from researcher_node.estimates.tables import (
     Counts,
     Estimate,
     Group,
@@ -24,7 +25,6 @@ from researcher_node.estimates import (
     standardised_rate,
     trend,
 )
-from researcher_node.estimating import counts_of, design_of
 from researcher_node.study.design import Row, Study
 from researcher_node.study.running import Standing
 

@@ -38,12 +38,12 @@ from policy_lab.sensitivity import texts as sensitivity_texts
 from policy_lab.site import texts as site_texts
 from policy_lab.survey import texts as survey_texts
 from policy_lab.tables import texts as table_texts
-from researcher_node import estimate_texts
 from researcher_node import texts as researcher_texts
-from researcher_node.checking import Outcome
+from researcher_node.answers.selection import STATES
+from researcher_node.estimates import texts as estimate_texts
 from researcher_node.estimates.tables import METHODS
-from researcher_node.selection import STATES
 from researcher_node.study import texts as study_texts
+from researcher_node.trust.checking import Outcome
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("broker_common", "census_node", "health_node", "researcher_node", "deploy", "policy_lab")

@@ -17,7 +17,7 @@ from broker_common.privacy.opening import Opening
 from broker_common.privacy.policy import Policy
 from broker_common.tlog.replay import FORMAT_VERSION
 from health_node.people import store as people_store
-from researcher_node import answers
+from researcher_node.answers import store as answers
 from researcher_node.study import record
 
 ROOT = Path(__file__).parents[2]

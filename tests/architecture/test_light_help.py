@@ -22,11 +22,14 @@ HEAVY = {
 NODES = {"census_node", "deploy", "health_node", "researcher_node"}
 # What the researcher's help is made of.
 RESEARCHERS_WORDS = {
-    *("researcher_node.cli", "researcher_node.selection", "researcher_node.texts"),
-    *("researcher_node.estimate_commands", "researcher_node.estimate_texts"),
+    *("researcher_node.cli", "researcher_node.texts"),
+    *("researcher_node.answers", "researcher_node.answers.selection"),
+    *("researcher_node.estimates", "researcher_node.estimates.commands", "researcher_node.estimates.texts"),
 }
-STUDIES_WORDS = {"researcher_node.study_commands", "researcher_node.study", "researcher_node.study.texts"}
-MADE_OF: dict[str, set[str]] = {"--help": set(), "researcher": RESEARCHERS_WORDS, "study": STUDIES_WORDS}
+STUDIES_WORDS = {"researcher_node.study.commands", "researcher_node.study", "researcher_node.study.texts"}
+# The list of commands reads what each says of itself, in the package where it lies.
+COMMANDS_WORDS = {"researcher_node.study"}
+MADE_OF: dict[str, set[str]] = {"--help": COMMANDS_WORDS, "researcher": RESEARCHERS_WORDS, "study": STUDIES_WORDS}
 # Where every module that was imported is printed when the program ends, with help before it on the same stream.
 _TELLING = """
 import atexit, json, sys
@@ -76,7 +79,7 @@ def test_completing_a_command_imports_no_library_of_work() -> None:
 def test_what_is_counted_would_be_found() -> None:
     """A command that works imports what the tests above look for."""
     done = subprocess.run(
-        [sys.executable, "-c", f"import researcher_node.opening{_TELLING}", "--version"],
+        [sys.executable, "-c", f"import researcher_node.assembly{_TELLING}", "--version"],
         capture_output=True,
         text=True,
         check=True,

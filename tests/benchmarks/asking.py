@@ -22,8 +22,8 @@ from benchmarks.machine import usage_of
 from benchmarks.results import milliseconds
 from fakes.deployment import Deployment, node_pids
 
-from researcher_node.asking import Precision, Quoted, Session, Wanted
-from researcher_node.opening import ResearcherHome
+from researcher_node.asking.session import Precision, Quoted, Session, Wanted
+from researcher_node.assembly import ResearcherHome
 
 __all__ = ["COUNT", "Asker", "Timed", "session_at", "summary"]
 

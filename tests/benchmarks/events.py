@@ -29,10 +29,10 @@ from broker_common.query.condition import Condition
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary, EventTable
 from health_node.config import LimitConfig
+from health_node.people.cohort import Scratch
 from health_node.people.encoding import Encoding, Stored
 from health_node.people.store import PEOPLE_IN_BLOCK, People, PeopleStore, build_people_store
 from health_node.people.tables import Blocks, Rows, declared_of, offsets_of
-from health_node.query.cohort import Scratch
 from health_node.query.marks import mark_sample, price
 
 __all__ = ["main", "table", "verdicts"]

@@ -39,12 +39,12 @@ from fakes.homes import address_of, set_limits
 from broker_common.errors import BrokerError
 from broker_common.storage.durable import replace_file
 from broker_common.tlog.membership import peer_name
-from census_node.opening import CensusHome
+from census_node.assembly import CensusHome
 from deploy.local import PROJECT
-from health_node.opening import HealthHome
-from researcher_node.asking import Precision, Session, StageHandler, Wanted
+from health_node.assembly import HealthHome
+from researcher_node.asking.session import Precision, Session, StageHandler, Wanted
+from researcher_node.assembly import ResearcherHome
 from researcher_node.config import AgencyPeer, ResearcherConfig
-from researcher_node.opening import ResearcherHome
 
 __all__ = ["SIZES", "Load", "Plan", "main", "measure", "verdicts", "welcome"]
 

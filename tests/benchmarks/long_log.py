@@ -20,7 +20,7 @@ from broker_common.privacy.accounting import price
 from broker_common.storage.journal import Journal
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Charged, Delivered, Released, Rostered, Slots
-from census_node.opening import CensusHome
+from census_node.assembly import CensusHome
 from census_node.release.slots import BATCH
 
 __all__ = ["LONG_LOG_SCALE", "lengthen"]

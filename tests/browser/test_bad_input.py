@@ -18,10 +18,10 @@ from fakes.patience import PATIENCE_SECONDS
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Loaded, Refused, Registered
 from broker_common.tlog.health_state import HealthState
-from census_node.opening import CensusHome
+from census_node.assembly import CensusHome
 from census_node.operator.operating import Confirmation, reopen, shut_down
 from census_node.operator.proposals import draft, make_proposal
-from health_node.opening import HealthHome
+from health_node.assembly import HealthHome
 
 pytest.importorskip("playwright.sync_api", reason="no browser here: 'make test-browser' installs one")
 from playwright.sync_api import Browser, BrowserContext, CDPSession, Dialog, Page, Request, Route, expect

@@ -7,7 +7,7 @@ from typing import Any
 from tripartite.v1 import ticket_pb2
 
 from broker_common.values import NoisyCounts
-from researcher_node.answers import AskedQuestion
+from researcher_node.answers.store import AskedQuestion
 
 NOW_MS = 1_774_949_400_000  # 2026-03-31T09:30:00Z
 LATER_MS = NOW_MS + 600_000

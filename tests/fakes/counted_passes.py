@@ -8,9 +8,9 @@ from unittest.mock import patch
 
 import numpy as np
 
+from health_node.people import cohort
+from health_node.people.cohort import Predicate, Scratch
 from health_node.people.encoding import Stored
-from health_node.query import cohort
-from health_node.query.cohort import Predicate, Scratch
 
 __all__ = ["passes_made"]
 

@@ -29,8 +29,8 @@ from census_node.node import CensusNode
 from census_node.query import answering
 from census_node.query.admission import SampleAttempt
 from census_node.release.slot_secrets import SlotSecrets
-from researcher_node.asking import Session
-from researcher_node.census_log import CensusLog
+from researcher_node.asking.session import Session
+from researcher_node.trust.census_log import CensusLog
 
 __all__ = [
     "ForeseeingCensus",

@@ -31,12 +31,12 @@ from broker_common.query.messages import parse_message
 from broker_common.query.ticket import sign_ticket
 from broker_common.rpc.status import broker_error
 from broker_common.storage.clock import system_clock
-from health_node.opening import HealthHome
+from health_node.assembly import HealthHome
 from health_node.query.forwarding import make_manifest, seal_attempt, sign_manifest
 from health_node.roster.book import RosterBook, SentRoster
-from researcher_node.answers import AskedQuestion
-from researcher_node.asking import Precision, Session, Wanted
-from researcher_node.opening import ResearcherHome
+from researcher_node.answers.store import AskedQuestion
+from researcher_node.asking.session import Precision, Session, Wanted
+from researcher_node.assembly import ResearcherHome
 
 __all__ = ["END", "LyingHealth", "LyingResearcher", "Parts", "nobody"]
 

@@ -46,12 +46,11 @@ from census_node.service import CensusService
 from health_node.census_link import CensusLink
 from health_node.config import LimitConfig as HealthLimits
 from health_node.service import HealthService
-from researcher_node.answers import Answers
-from researcher_node.asking import Party, Session
-from researcher_node.dictionaries import KeptDictionaries
-from researcher_node.opening import InboxService
-from researcher_node.policies import Policies
-from researcher_node.trust import Trust
+from researcher_node.answers.store import Answers
+from researcher_node.asking.kept import KeptDictionaries, Policies
+from researcher_node.asking.session import Party, Session
+from researcher_node.assembly import InboxService
+from researcher_node.trust.cards import Trust
 
 __all__ = [
     "CENSUS",

@@ -31,7 +31,7 @@ from tripartite.v1 import answer_pb2, health_service_pb2, log_service_pb2
 
 from broker_common.errors import BrokerError
 from census_node.ledger.samples import SampleFolder
-from researcher_node.asking import Precision, Session, Wanted
+from researcher_node.asking.session import Precision, Session, Wanted
 
 __all__ = ["CHEAP", "DELAY_MS", "EVERYONE", "TICK_MS", "Life", "World", "Worlds"]
 

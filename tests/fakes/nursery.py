@@ -26,7 +26,7 @@ __all__ = ["PROGRAM", "Process", "running", "start"]
 PROGRAM = Path(sys.executable).with_name("tripartite")
 _MOST_BYTES = 1 << 17
 # What commands import when they run.
-_PRELOADED = ("census_node.opening", "health_node.opening", "researcher_node.opening")
+_PRELOADED = ("census_node.assembly", "health_node.assembly", "researcher_node.assembly")
 
 
 class Process:

@@ -39,12 +39,12 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from broker_common.dashboard.running import say_changes
 from broker_common.language import LANGUAGES
 from broker_common.storage.clock import system_clock
-from census_node.opening import CensusHome
+from census_node.assembly import CensusHome
 from census_node.operator.dashboard import CensusDashboard
 from census_node.release.slot_secrets import SLOT_SECRET_BYTES
-from health_node.opening import HealthHome
+from health_node.assembly import HealthHome
 from health_node.operator.dashboard import HealthDashboard
-from researcher_node.asking import Precision, Session, Wanted
+from researcher_node.asking.session import Precision, Session, Wanted
 
 __all__ = ["COLLEAGUES_CRITERIA", "KEYS", "TYPED_CRITERIA", "TYPED_QUESTION", "TYPOS", "Recorded", "Watched", "record"]
 

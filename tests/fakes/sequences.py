@@ -46,8 +46,8 @@ from census_node.operator import operating
 from census_node.operator.operating import Confirmation
 from census_node.operator.proposals import draft, make_proposal
 from deploy.local import PROJECT, RELEASE
-from researcher_node.answers import AskedQuestion
-from researcher_node.asking import Precision, Session, Wanted
+from researcher_node.answers.store import AskedQuestion
+from researcher_node.asking.session import Precision, Session, Wanted
 
 __all__ = ["Operation", "Outcome", "SequenceError", "draw", "op", "run_sequence", "shrink"]
 

@@ -41,8 +41,8 @@ from broker_common.tlog.entries import Charged, Entry, Event, Slots, encode_entr
 from broker_common.tlog.merkle import MerkleTree
 from broker_common.tlog.note import NoteSigner
 from broker_common.values import QUERY_ID_BYTES, NoisyCounts
-from researcher_node.answers import Answers, AskedQuestion, CensusKeys
-from researcher_node.census_log import CensusLog
+from researcher_node.answers.store import Answers, AskedQuestion, CensusKeys
+from researcher_node.trust.census_log import CensusLog
 
 __all__ = ["Asked", "ShownLog", "ShownLogService", "raising"]
 

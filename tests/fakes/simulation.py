@@ -34,8 +34,8 @@ from grpc import aio
 from tripartite.v1 import ticket_pb2
 
 import broker_common.storage.journal as journal_module
-import census_node.opening
-import researcher_node.opening
+import census_node.assembly
+import researcher_node.assembly
 from broker_common.agency.home import AgencyHome
 from broker_common.crypto.commitments import commit_active, commit_sample, noise_seed
 from broker_common.crypto.noise_stream import NoiseStream
@@ -48,17 +48,17 @@ from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
 from broker_common.tlog.census_state import CensusState
 from broker_common.values import ExactCounts
+from census_node.assembly import CensusHome
 from census_node.ledger.samples import SampleFolder
-from census_node.opening import CensusHome
 from census_node.operator.operating import Confirmation
 from census_node.operator.proposals import draft, make_proposal
 from census_node.registry.registry import Registry
 from census_node.registry.rosters import KeptRoster, RosterFolder
 from census_node.release.slot_secrets import SlotSecrets
 from deploy.local import PROJECT, Plan, lay_out
-from health_node.opening import HealthHome
+from health_node.assembly import HealthHome
+from researcher_node.assembly import ResearcherHome
 from researcher_node.config import AgencyPeer, ResearcherConfig
-from researcher_node.opening import ResearcherHome
 
 __all__ = ["AGENCIES", "PARTIES", "RESEARCHERS", "Fault", "Party", "Simulation", "make_template"]
 
@@ -68,7 +68,7 @@ RESEARCHERS = ("researcher-1", "researcher-2")
 PARTIES = (*AGENCIES, *RESEARCHERS)
 _HOMES = {"census": CensusHome, "health": HealthHome, "researcher": ResearcherHome}
 # Where a clock is made that is not the one of `AgencyHome`.
-_CLOCKS = {"census": census_node.opening, "researcher": researcher_node.opening}
+_CLOCKS = {"census": census_node.assembly, "researcher": researcher_node.assembly}
 # A node that stopped by itself is started again after this long, as a supervisor does.
 _RESTART_SECONDS = 0.5
 _MINUTE_MS = 60_000

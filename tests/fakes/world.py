@@ -99,17 +99,17 @@ from census_node.release.oversight import Oversight
 from census_node.release.publication import Publication, verify_witnessed
 from census_node.release.slot_secrets import SlotSecrets
 from census_node.release.slots import SlotBatch
-from health_node import node as health_loads
 from health_node.config import LimitConfig
 from health_node.node import HealthNode, SamplingKeys
 from health_node.operator.cohort_figures import CohortBands
+from health_node.people import loading as health_loads
 from health_node.people.relinking import relink_people
 from health_node.people.store import People, build_people_store
 from health_node.query.forwarding import Sample, make_manifest, sign_manifest
 from health_node.query.questions import Questions
 from health_node.roster.book import RosterBook as HealthRosterBook
 from health_node.roster.book import SentRoster
-from researcher_node.answers import Answers, AskedQuestion, CensusKeys
+from researcher_node.answers.store import Answers, AskedQuestion, CensusKeys
 
 __all__ = [
     "CENSUS",

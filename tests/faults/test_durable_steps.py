@@ -67,9 +67,9 @@ from broker_common.rpc.server import StopSignal
 from broker_common.storage.journal import Journal
 from broker_common.storage.witnessing import WitnessStore
 from broker_common.tlog.entries import Delivered, Entry, Event, Rostered, Slots
+from census_node.assembly import CensusHome
 from census_node.config import LimitConfig as CensusLimits
 from census_node.ledger.samples import KeptSample
-from census_node.opening import CensusHome
 from census_node.operator.proposals import make_proposal
 from census_node.registry.rosters import RosterBook
 from census_node.release.outbox import Outbox, WaitingAnswer
@@ -78,8 +78,8 @@ from census_node.release.slot_secrets import SlotSecrets
 from census_node.release.slots import BATCH
 from census_node.service import CensusService
 from deploy.local import Plan, lay_out
-from health_node.opening import HealthHome
-from researcher_node.answers import Answers
+from health_node.assembly import HealthHome
+from researcher_node.answers.store import Answers
 
 WAYS = pytest.mark.parametrize("happens", [False, True], ids=["lost", "stored but reported failed"])
 

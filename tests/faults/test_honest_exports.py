@@ -24,7 +24,7 @@ from broker_common.audit.export.writing import ExportFolder, export_log
 from broker_common.audit.home import AuditorHome
 from broker_common.storage.dictionary.adopted import Dictionaries
 from broker_common.storage.journal import Journal
-from researcher_node.opening import ResearcherHome
+from researcher_node.assembly import ResearcherHome
 
 # Pairs that are looked at of each sequence.
 PAIRS = 60

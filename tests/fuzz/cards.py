@@ -35,7 +35,7 @@ from broker_common.errors import BrokerError
 from broker_common.membership.exchange import parse_newer_card
 from broker_common.membership.registration import read_card
 from broker_common.tlog.entries import MAX_ENTRY_BYTES, Entry, Registered, encode_entry
-from researcher_node.trust import Trust
+from researcher_node.trust.cards import Trust
 
 __all__ = ["RESEARCHER", "TARGETS", "signed_again"]
 

@@ -62,9 +62,8 @@ from census_node.registry.joining import JoinedRoster
 from census_node.registry.reception import AdmittedRoster, RosterGate, admit
 from health_node.query.forwarding import HandedOver, VerifiedCharge, sign_manifest, verify_charged, verify_refused
 from health_node.roster.sending import sign_roster
-from researcher_node.answers import Answers, AskedQuestion, CensusKeys
-from researcher_node.census_log import CensusLog
-from researcher_node.slots import verify_slot
+from researcher_node.answers.store import Answers, AskedQuestion, CensusKeys
+from researcher_node.trust.census_log import CensusLog, verify_slot
 
 __all__ = ["NOW_MS", "POLICY", "TARGETS"]
 

@@ -65,7 +65,7 @@ from census_node.release.publication import verify_witnessed
 from census_node.release.slot_secrets import SLOT_SECRET_BYTES, SlotSecrets
 from health_node.people.loading import load_people
 from health_node.people.store import PeopleStore, read_figures
-from researcher_node.remembered_checkpoint import RememberedCheckpoint
+from researcher_node.trust.census_log import RememberedCheckpoint
 
 __all__ = ["TARGETS"]
 

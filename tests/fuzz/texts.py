@@ -62,15 +62,15 @@ from broker_common.values import base64_text, parse_base64
 from census_node.config import CensusConfig
 from census_node.registry.loading import id_columns, read_registry
 from health_node.config import HealthConfig
+from health_node.people.cohort import Scratch, compile_condition
 from health_node.people.encoding import Encoding, Stored
 from health_node.people.loading import load_people
 from health_node.people.store import PeopleStore
 from health_node.people.tables import Declared, declared_of
-from health_node.query.cohort import Scratch, compile_condition
 from health_node.query.marks import price, verify_affordable
-from researcher_node.asking import parse_fraction
+from researcher_node.answers.selection import parse_since, parse_until
+from researcher_node.asking.session import parse_fraction
 from researcher_node.config import ResearcherConfig
-from researcher_node.selection import parse_since, parse_until
 from researcher_node.study.design import Study, design
 from researcher_node.study.file import parse_study_file
 from researcher_node.study.overlap import most_in

@@ -27,14 +27,14 @@ from broker_common.errors import InvalidRequestError, PeerUnavailableError, Refu
 from broker_common.rpc.channel import Peer
 from broker_common.rpc.status import broker_error
 from broker_common.tlog.entries import Delivered, Expired
+from census_node.query.quoting import QuoteRate
 from census_node.release import delivery
 from census_node.release.delivery import Courier
-from census_node.release.quote_rate import QuoteRate
 from health_node.service import HealthService
-from researcher_node import asking as asking_module
-from researcher_node.answers import Answers
-from researcher_node.asking import Precision, Session, Wanted
-from researcher_node.opening import InboxService
+from researcher_node.answers.store import Answers
+from researcher_node.asking import session as asking_module
+from researcher_node.asking.session import Precision, Session, Wanted
+from researcher_node.assembly import InboxService
 
 WANTED = Wanted("age >= 0", "all", Precision(scale=30), 1_000_000, "official-languages")
 
@@ -229,7 +229,7 @@ async def test_busy_health_node_is_asked_again_within_the_wait(
     loopback: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """BUSY is waited out, and said each time; without time for it, it is the end."""
-    monkeypatch.setattr("researcher_node.asking._BUSY_SECONDS", (0.1, 0.1))
+    monkeypatch.setattr("researcher_node.asking.session._BUSY_SECONDS", (0.1, 0.1))
 
     class Busy(HealthService):
         refusals = 2
@@ -267,7 +267,7 @@ async def test_quotes_beyond_the_rate_are_asked_for_again_within_the_wait(
     loopback: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """TOO_MANY_QUOTES is waited out, and said each time; without time for it, it is the end, and no ticket is made."""
-    monkeypatch.setattr("researcher_node.asking._BUSY_SECONDS", (0.1, 0.1))
+    monkeypatch.setattr("researcher_node.asking.session._BUSY_SECONDS", (0.1, 0.1))
     refusals, take = 2, QuoteRate.take
 
     def limited(rate: QuoteRate, researcher: str) -> None:

@@ -21,8 +21,8 @@ from broker_common.storage.clock import system_clock
 from broker_common.storage.durable import replace_file
 from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.note import NoteSigner
+from researcher_node.assembly import ResearcherHome
 from researcher_node.config import AgencyPeer, ResearcherConfig
-from researcher_node.opening import ResearcherHome
 
 LOG_HELD = (
     "The census log has {size} entries, cosigned by the health agency, and goes on from all that was seen of it here."

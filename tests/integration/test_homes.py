@@ -46,15 +46,15 @@ from broker_common.storage.clock import system_clock
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Registered
 from broker_common.tlog.health_state import HealthState
-from census_node import opening as census_opening
-from census_node.opening import CensusHome
+from census_node import assembly as census_opening
+from census_node.assembly import CensusHome
 from deploy.local import Plan, lay_out
+from health_node import assembly as health_opening
 from health_node import census_link
-from health_node import opening as health_opening
-from health_node.opening import HealthHome
+from health_node.assembly import HealthHome
 from health_node.service import HealthService
-from researcher_node.asking import Precision, Session, Wanted
-from researcher_node.opening import ResearcherHome
+from researcher_node.asking.session import Precision, Session, Wanted
+from researcher_node.assembly import ResearcherHome
 
 Serve = Callable[[Callable[[str], None]], Awaitable[None]]
 SECOND = Identity("university", "researcher", "researcher-2")

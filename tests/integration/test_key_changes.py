@@ -27,10 +27,10 @@ from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted
-from census_node.opening import CensusHome
+from census_node.assembly import CensusHome
 from deploy.local import Plan, lay_out
-from health_node.opening import HealthHome
-from researcher_node.opening import ResearcherHome
+from health_node.assembly import HealthHome
+from researcher_node.assembly import ResearcherHome
 
 AnyHome: TypeAlias = CensusHome | HealthHome | ResearcherHome
 HOMES: dict[Role, type[AnyHome]] = {"census": CensusHome, "health": HealthHome, "researcher": ResearcherHome}

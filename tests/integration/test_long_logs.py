@@ -17,9 +17,9 @@ from fakes.patience import PATIENCE_SECONDS
 from broker_common.language import language
 from broker_common.storage import follower as follower_module
 from broker_common.storage.clock import system_clock
-from census_node.opening import CensusHome
+from census_node.assembly import CensusHome
 from census_node.operator.dashboard import CensusDashboard
-from health_node.opening import HealthHome
+from health_node.assembly import HealthHome
 from health_node.operator import dashboard as health_dashboard
 from health_node.operator.cohort_figures import CohortFigures, compute_if_due, read_cohort_figures
 from health_node.operator.dashboard import HealthDashboard

@@ -27,9 +27,9 @@ from broker_common.language import language
 from broker_common.membership import keyring
 from broker_common.monitoring import Monitor
 from broker_common.storage.clock import system_clock
-from census_node.opening import CensusHome
+from census_node.assembly import CensusHome
 from census_node.operator.dashboard import CensusDashboard
-from health_node.opening import HealthHome
+from health_node.assembly import HealthHome
 from health_node.operator.dashboard import HealthDashboard
 from health_node.roster.book import RosterBook, SentRoster
 

@@ -47,7 +47,7 @@ from census_node.release.delivery import Courier
 from census_node.service import CensusService
 from health_node import service as health_service
 from health_node.config import LimitConfig as HealthLimits
-from researcher_node.asking import Precision, Session, Wanted
+from researcher_node.asking.session import Precision, Session, Wanted
 
 
 def session(nodes: Loopback) -> Session:

@@ -30,10 +30,10 @@ from broker_common.privacy.report import exhaustion
 from broker_common.storage.home import Home
 from broker_common.tlog.entries import encode_entry
 from broker_common.tlog.health_state import HealthState
-from census_node.opening import CensusHome
+from census_node.assembly import CensusHome
 from census_node.operator.dashboard import CensusDashboard
+from health_node.assembly import HealthHome
 from health_node.node import HealthNode
-from health_node.opening import HealthHome
 from health_node.operator.dashboard import HealthDashboard
 from health_node.query.forwarding import VerifiedCharge, make_manifest
 from health_node.roster.book import RosterBook, number_roster

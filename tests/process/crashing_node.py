@@ -27,7 +27,7 @@ from census_node.registry.rosters import RosterWriter
 from census_node.release.outbox import Outbox, WaitingAnswer
 from census_node.release.publication import Publication
 from census_node.release.slot_secrets import SlotSecrets
-from researcher_node.answers import Answers
+from researcher_node.answers.store import Answers
 from researcher_node.study.record import Record
 
 _ANSWER = "answer"

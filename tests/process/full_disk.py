@@ -20,8 +20,8 @@ from fakes.disk import SmallDisk
 from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.errors import BrokerError
-from researcher_node.answers import AskedQuestion
-from researcher_node.asking import Precision, Session, Wanted
+from researcher_node.answers.store import AskedQuestion
+from researcher_node.asking.session import Precision, Session, Wanted
 
 QUESTIONS = [("age >= 65", FRENCH)] * 4
 WAIT_SECONDS = 0.5

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fakes.deployment import run_here
 
-from health_node.opening import HealthHome
+from health_node.assembly import HealthHome
 
 pytestmark = pytest.mark.process
 

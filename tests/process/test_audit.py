@@ -13,8 +13,8 @@ from fakes.deployment import FRENCH, Deployment, Outcome, make, run_here, wait_u
 from fakes.homes import address_of
 
 from broker_common.tlog.tiles import encode_entry_bundle, parse_entry_bundle
-from researcher_node.answers import AskedQuestion
-from researcher_node.asking import Precision, Session, Wanted
+from researcher_node.answers.store import AskedQuestion
+from researcher_node.asking.session import Precision, Session, Wanted
 
 pytestmark = pytest.mark.process
 

@@ -9,7 +9,7 @@ import pytest
 from fakes.deployment import FRENCH, Deployment, make, node_pids
 
 from broker_common.errors import RefusedError
-from researcher_node.answers import AskedQuestion
+from researcher_node.answers.store import AskedQuestion
 
 pytestmark = pytest.mark.process
 

@@ -14,7 +14,7 @@ from fakes.dictionaries import CENSUS_DICTIONARY, CHANGES, HEALTH_DICTIONARY, re
 
 from broker_common.query.dictionary import Dictionary
 from broker_common.storage.dictionary.file import dictionary_toml
-from researcher_node.answers import AskedQuestion
+from researcher_node.answers.store import AskedQuestion
 
 pytestmark = pytest.mark.process
 

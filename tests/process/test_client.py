@@ -19,7 +19,16 @@ from fakes.deployment import FRENCH, Deployment
 from broker_common.errors import BrokerError, InvalidRequestError
 from researcher_node import connect
 from researcher_node.client.researcher import QuestionWarning, Researcher
-from researcher_node.estimates import Counts, Group, difference, rate_ratio, ratio, share, standardised_rate, trend
+from researcher_node.estimates.tables import (
+    Counts,
+    Group,
+    difference,
+    rate_ratio,
+    ratio,
+    share,
+    standardised_rate,
+    trend,
+)
 
 pytestmark = pytest.mark.process
 

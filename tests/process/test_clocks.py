@@ -15,7 +15,7 @@ from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.errors import BrokerError
 from broker_common.storage.durable import replace_file
-from researcher_node.answers import AskedQuestion
+from researcher_node.answers.store import AskedQuestion
 
 pytestmark = pytest.mark.process
 

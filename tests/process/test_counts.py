@@ -10,7 +10,7 @@ import pytest
 from fakes.deployment import FRENCH, Deployment, make, persons
 
 from broker_common.privacy.table_laplace import margin
-from researcher_node.answers import AskedQuestion
+from researcher_node.answers.store import AskedQuestion
 
 pytestmark = pytest.mark.process
 

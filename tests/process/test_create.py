@@ -11,8 +11,8 @@ import pytest
 from fakes.deployment import Outcome, run_here
 
 from broker_common.privacy.delays import too_short
-from census_node.opening import CensusHome
-from health_node.opening import HealthHome
+from census_node.assembly import CensusHome
+from health_node.assembly import HealthHome
 
 pytestmark = pytest.mark.process
 

@@ -22,7 +22,7 @@ from fakes.obvious_criteria import ObviousPerson, Value, meets
 from broker_common.privacy.table_laplace import margin
 from broker_common.query.criteria import parse_condition
 from broker_common.storage.dictionary.file import dictionary_toml
-from researcher_node.answers import AskedQuestion
+from researcher_node.answers.store import AskedQuestion
 
 pytestmark = pytest.mark.process
 

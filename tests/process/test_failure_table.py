@@ -28,7 +28,7 @@ from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError
 from broker_common.storage.durable import replace_file
-from researcher_node.answers import AskedQuestion
+from researcher_node.answers.store import AskedQuestion
 
 pytestmark = pytest.mark.process
 

@@ -14,7 +14,7 @@ from fakes.deployment import Deployment, make, run_here
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.privacy.accounting import price
 from broker_common.privacy.opening import OPENING_SUFFIX, open_opening
-from census_node.opening import CensusHome
+from census_node.assembly import CensusHome
 
 pytestmark = pytest.mark.process
 

@@ -11,8 +11,8 @@ import pytest
 from fakes.deployment import FRENCH, Deployment, make, run_here, run_words, wait_until
 from fakes.patience import PATIENCE_SECONDS
 
-from researcher_node.answers import AskedQuestion
-from researcher_node.asking import Precision, Session, Wanted
+from researcher_node.answers.store import AskedQuestion
+from researcher_node.asking.session import Precision, Session, Wanted
 
 pytestmark = pytest.mark.process
 

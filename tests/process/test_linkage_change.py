@@ -15,7 +15,7 @@ from fakes.deployment import FRENCH, Deployment, Outcome, make, persons, run, ru
 from broker_common.agency.linkage_keys import NextKey
 from broker_common.crypto.linkage import LinkageChain
 from broker_common.errors import BrokerError
-from health_node.opening import HealthHome
+from health_node.assembly import HealthHome
 
 pytestmark = pytest.mark.process
 

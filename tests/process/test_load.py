@@ -11,7 +11,7 @@ from benchmarks.load import MAX_BELIEF, SIZES, Plan, measure, name_of, replay, s
 from fakes.deployment import FRENCH, Deployment, make, wait_until
 
 from broker_common.errors import BrokerError
-from researcher_node.answers import AskedQuestion
+from researcher_node.answers.store import AskedQuestion
 
 pytestmark = pytest.mark.process
 

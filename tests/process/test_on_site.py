@@ -13,7 +13,7 @@ from fakes.deployment import FRENCH, Deployment, Outcome, make, run_here, wait_u
 
 from broker_common.privacy.accounting import price
 from broker_common.privacy.belief import belief_of_units
-from researcher_node.answers import AskedQuestion
+from researcher_node.answers.store import AskedQuestion
 
 pytestmark = pytest.mark.process
 

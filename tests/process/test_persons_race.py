@@ -11,8 +11,8 @@ from fakes.deployment import FRENCH, Deployment, make
 
 from broker_common.errors import BrokerError
 from broker_common.privacy.accounting import price
+from census_node.assembly import CensusHome
 from census_node.ledger.samples import SampleFolder
-from census_node.opening import CensusHome
 
 pytestmark = pytest.mark.process
 

@@ -19,7 +19,7 @@ from fakes.deployment import FRENCH, ROLES, Deployment, Up, make, node_pids, run
 from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.errors import BrokerError
-from researcher_node.answers import AskedQuestion
+from researcher_node.answers.store import AskedQuestion
 
 pytestmark = pytest.mark.process
 

@@ -17,7 +17,7 @@ from fakes.homes import forget_witness_store, witness_store
 from fakes.ledger_rules import Note
 from fakes.patience import PATIENCE_SECONDS
 
-from researcher_node.answers import AskedQuestion
+from researcher_node.answers.store import AskedQuestion
 
 pytestmark = pytest.mark.process
 

@@ -13,7 +13,7 @@ from fakes.deployment import FRENCH, Deployment, run, run_here
 from fakes.dictionaries import CENSUS_DICTIONARY
 
 from broker_common.privacy.accounting import price
-from census_node.opening import CensusHome
+from census_node.assembly import CensusHome
 from deploy.synthetic.dictionaries import CENSUS_FILE, HEALTH_FILE
 
 pytestmark = pytest.mark.process

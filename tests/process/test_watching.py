@@ -27,7 +27,7 @@ from fakes.watching import MONITORING, Watch, configure, get, needs_prometheus, 
 
 from broker_common.crypto.certificates import Identity, make_certificate
 from broker_common.storage.clock import system_clock
-from researcher_node.answers import AskedQuestion
+from researcher_node.answers.store import AskedQuestion
 
 pytestmark = pytest.mark.process
 

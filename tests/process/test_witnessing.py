@@ -15,8 +15,8 @@ from fakes.patience import PATIENCE_SECONDS, linger_here
 
 from broker_common.errors import BrokerError
 from census_node.release.slots import BATCH
-from researcher_node.answers import AskedQuestion
-from researcher_node.asking import Precision, Quoted, Session
+from researcher_node.answers.store import AskedQuestion
+from researcher_node.asking.session import Precision, Quoted, Session
 
 pytestmark = pytest.mark.process
 

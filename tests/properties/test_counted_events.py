@@ -22,9 +22,9 @@ from broker_common.query.condition import Condition, Literal, Order
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import ColumnType
 from health_node.people import sorting, tables
+from health_node.people.cohort import compile_condition
 from health_node.people.encoding import Encoding
 from health_node.people.store import PeopleStore
-from health_node.query.cohort import compile_condition
 
 SIZE = 60
 World: TypeAlias = tuple[EventWorld, PeopleStore, dict[bytes, list[ObviousPerson]]]

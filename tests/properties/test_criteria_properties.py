@@ -29,9 +29,9 @@ from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
 from broker_common.query.messages import parse_message
 from broker_common.query.question import parse_question
 from broker_common.storage.source.values import MISSING, Values
+from health_node.people.cohort import compile_condition
 from health_node.people.encoding import Encoding
 from health_node.people.store import People, PeopleStore, build_people_store
-from health_node.query.cohort import compile_condition
 
 Wire = condition_pb2.Condition
 Person: TypeAlias = Mapping[str, int | frozenset[str] | str | date | None]

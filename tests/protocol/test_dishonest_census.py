@@ -33,9 +33,8 @@ from broker_common.tlog.entries import Released, Slots, encode_entry, parse_entr
 from broker_common.tlog.note import NoteSigner, parse_note
 from census_node.config import LimitConfig
 from census_node.service import CensusService
-from researcher_node.checking import Outcome, check_receipts
-from researcher_node.remembered_checkpoint import RememberedCheckpoint
-from researcher_node.slots import verify_slot
+from researcher_node.trust.census_log import RememberedCheckpoint, verify_slot
+from researcher_node.trust.checking import Outcome, check_receipts
 
 LIMITS = LimitConfig()
 

@@ -27,7 +27,7 @@ from broker_common.audit.report.verdict import report_json, report_text
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.storage.dictionary.adopted import Dictionaries
 from census_node.release.oversight import Oversight
-from researcher_node.answers import Answers
+from researcher_node.answers.store import Answers
 
 DAY_MS = 86_400_000
 # How often the census node throws a question away until it takes one.

@@ -34,7 +34,7 @@ from broker_common.rpc.server import StopSignal
 from broker_common.storage.clock import system_clock
 from broker_common.tlog.entries import Slots
 from census_node.config import LimitConfig
-from census_node.release.quote_rate import QuoteRate
+from census_node.query.quoting import QuoteRate
 from census_node.release.slots import BATCH
 from census_node.service import CensusService
 

@@ -30,6 +30,7 @@ from census_node.registry import Registry
 from census_node.registry import registry as census_node
 from census_node.registry.registry import counted
 from health_node import node as health_node
+from health_node.people.loading import forget_old_loads
 from health_node.people.store import PeopleStore
 from health_node.roster.sending import RosterSender
 
@@ -157,7 +158,7 @@ def verify_files(world: World) -> None:
     health = LoadFolder(world.health_folder / "people", ".people")
     health_journal = world._health_journal()
     census_node.forget_old_loads(world.census.journal, census)
-    health_node.forget_old_loads(health_journal, health)
+    forget_old_loads(health_journal, health)
     in_force = world.events(Loaded)[-1].load
     assert [path.stem for path in census.path.glob("*")] == [in_force]
     with health_journal.reading() as state:

@@ -23,7 +23,7 @@ from fakes.homes import set_limits
 from scipy.stats import chi2, norm
 
 from broker_common.privacy.discrete_laplace import probability
-from researcher_node.answers import AskedQuestion
+from researcher_node.answers.store import AskedQuestion
 
 pytestmark = [pytest.mark.statistical, pytest.mark.process]
 

@@ -10,8 +10,7 @@ import pytest
 from fakes.registers import CENSUS_COLUMNS, REGISTER_COLUMNS, write_rows
 
 from broker_common.errors import InvalidRequestError
-from census_node.linking.placeholders import PARTS, placeholders
-from census_node.linking.reading import FEMALE_WORDS, MALE_WORDS, Database, Sources, read_sources
+from census_node.linking.reading import FEMALE_WORDS, MALE_WORDS, PARTS, Database, Sources, placeholders, read_sources
 from census_node.linking.settings import LinkingSettings, Mode, read_settings
 
 CARD = "9876543217"

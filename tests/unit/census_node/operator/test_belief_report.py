@@ -21,8 +21,8 @@ from broker_common.privacy.policy import Policy, Subject
 from broker_common.privacy.report import Charges, make_report
 from broker_common.tlog.census_state import CensusState, ChargedTicket
 from broker_common.tlog.entries import Entry
+from census_node.assembly import CensusHome
 from census_node.ledger.samples import KeptSamples
-from census_node.opening import CensusHome
 from census_node.operator.belief_plot import HEIGHT_PIXELS, WIDTH_PIXELS, draw
 from census_node.operator.belief_report import (
     Facts,

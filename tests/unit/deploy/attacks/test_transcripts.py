@@ -7,7 +7,7 @@ from tripartite.v1 import ticket_pb2
 
 from broker_common.tlog.entries import Charged, Delivered, Entry, Event, Released
 from deploy.attacks.transcripts import differences, logged
-from researcher_node.answers import AskedQuestion
+from researcher_node.answers.store import AskedQuestion
 
 QUERY, TICKET = "ab" * 16, "cd" * 32
 

@@ -20,9 +20,10 @@ from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
 from broker_common.query.normal_form import MAX_TERMS, count_terms
 from health_node.config import LimitConfig
+from health_node.people import cohort
+from health_node.people.cohort import Edges, compile_condition, compiling_work
 from health_node.people.tables import Declared
-from health_node.query import cohort, marks
-from health_node.query.cohort import Edges, compile_condition, compiling_work
+from health_node.query import marks
 from health_node.query.marks import price, verify_affordable
 
 WORK = LimitConfig().work_per_second

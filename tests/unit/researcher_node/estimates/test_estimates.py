@@ -8,16 +8,13 @@ from fractions import Fraction
 
 import pytest
 
-from researcher_node.estimates import (
+from researcher_node.estimates.planning import Planned, expected_widths, people_needed, power
+from researcher_node.estimates.tables import (
     Counts,
     Design,
     Estimate,
     Group,
-    Planned,
     difference,
-    expected_widths,
-    people_needed,
-    power,
     rate_ratio,
     ratio,
     share,

@@ -19,8 +19,8 @@ from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.world import FRENCH
 
 from broker_common.values import NoisyCounts
-from researcher_node.answers import AskedQuestion
-from researcher_node.estimates import Estimate, Interval
+from researcher_node.answers.store import AskedQuestion
+from researcher_node.estimates.tables import Estimate, Interval
 from researcher_node.study.design import Study, design
 from researcher_node.study.file import parse_study_file
 from researcher_node.study.formats import rendered, rows_of

@@ -10,8 +10,8 @@ from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.world import FRENCH
 
 from broker_common.values import NoisyCounts
-from researcher_node.answers import AskedQuestion
-from researcher_node.estimates import (
+from researcher_node.answers.store import AskedQuestion
+from researcher_node.estimates.tables import (
     Counts,
     Design,
     Estimate,
