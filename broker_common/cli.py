@@ -336,6 +336,13 @@ class _Roles(click.Group):
             self, ctx, incomplete
         )
 
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_help_text(ctx, formatter)
+        if any(name == "demo" for name, _ in self._rows(ctx)):
+            formatter.write_paragraph()
+            with formatter.indentation():
+                formatter.write_text("Start with 'tripartite demo'.")
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(self._rows(ctx))
@@ -377,9 +384,10 @@ def load_installed(point: EntryPoint) -> Any:
         return point.load()
     except ModuleNotFoundError as error:
         # Not only the role's own package: `init` needs all three nodes.
-        ours = {other.module.partition(".")[0] for other in _points()}
+        extra_of = {other.module.partition(".")[0]: other.extras for other in _points()}
         package = (error.name or "").partition(".")[0]
-        if package in ours:
+        if package in extra_of:
+            package = "".join(f"tripartite[{extra}]" for extra in extra_of[package]) or package
             raise InvalidRequestError("NOT_INSTALLED", role=point.name, package=package) from error
         raise
 
@@ -398,8 +406,6 @@ def program() -> None:
 
     A health agency knows who had an angioplasty, a census agency knows who speaks French, and neither may see the
     other's records. Ask how many people are both, and get one noisy count that only you can read.
-
-    Start with 'tripartite demo'.
     """
 
 

@@ -134,7 +134,7 @@ def test_no_home_holds_a_key_that_its_role_may_not_hold(made: Deployment) -> Non
     assert [path.name for path in made.home("auditor").rglob("*.key")] == ["oversight.key"]
 
 
-@pytest.mark.parametrize("package", ["census_node", "health_node", "researcher_node", "deploy"])
+@pytest.mark.parametrize("package", ["census_node", "health_node", "researcher_node"])
 def test_a_role_that_is_not_installed_leaves_the_others_usable(made: Deployment, package: str) -> None:
     """Without a package its commands say so and what to install; the help and the other roles are as ever."""
 
@@ -146,7 +146,7 @@ def test_a_role_that_is_not_installed_leaves_the_others_usable(made: Deployment,
     assert shown.returncode == 0, shown.stderr
     group = package.removesuffix("_node")
     assert f"\n  {group} " not in shown.stdout
-    absent = without("init", "unused", "--json") if package == "deploy" else without(group, "serve", "--json")
+    absent = without(group, "serve", "--json")
     assert absent.returncode == 3
     assert '"NOT_INSTALLED"' in absent.stdout
     assert package in absent.stdout
