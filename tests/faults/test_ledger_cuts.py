@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.ledger_world import PERSONS, Asked, LedgerWorld, Links
+from unit.census_node.ledger.ledger_world import PERSONS, Asked, LedgerWorld, Links
 
 from broker_common.errors import InternalError
 from broker_common.storage.journal import Journal

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import pytest
 from fakes.clock import FakeClock
 from fakes.deployment import Outcome, run_here
-from fakes.loopback import running
+from integration.loopback import running
 
 from broker_common.crypto.cards import PURPOSES, SAMPLE, SAMPLING, TLS, PublicKey, VerifiedCard
 from broker_common.crypto.certificates import PeerCertificate, Role, credentials_of

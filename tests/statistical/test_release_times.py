@@ -30,7 +30,6 @@ import pytest
 from fakes.clock import FakeClock
 from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.links import NO_CONTEXT, count
-from fakes.loopback import Loopback
 from fakes.patience import PATIENCE_SECONDS
 from fakes.quotes import quote_of
 from fakes.timed_loop import LoopClock, TimedLoop
@@ -46,6 +45,7 @@ from fakes.world import (
     make_policy,
 )
 from grpc import aio
+from integration.loopback import Loopback
 from scipy import stats
 from tripartite.v1 import census_service_pb2, census_service_pb2_grpc
 

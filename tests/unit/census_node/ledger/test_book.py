@@ -15,7 +15,11 @@ from typing import Any
 
 import pytest
 from fakes.desk_world import bits_of, members
-from fakes.ledger_world import (
+from fakes.patience import PATIENCE_SECONDS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+from unit.census_node.ledger.ledger_world import (
     CARDS,
     DECLARED,
     PERSONS,
@@ -25,10 +29,6 @@ from fakes.ledger_world import (
     Links,
     persons_policy,
 )
-from fakes.patience import PATIENCE_SECONDS
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from structlog.testing import capture_logs
 
 from broker_common.crypto.commitments import commit_active
 from broker_common.errors import BrokerError, InternalError, RefusedError

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from fakes.invoking import invoke
 from fakes.nursery import PROGRAM
-from fakes.registers import CENSUS_COLUMNS, Registers, links_in, rows_of, write_rows
+from unit.census_node.linking.registers import CENSUS_COLUMNS, Registers, links_in, rows_of, write_rows
 
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.storage.durable import exclusive
