@@ -413,6 +413,8 @@ class LogLink:
         self._sender = sender
         # What answers the calls; every request, in order, and how many of them are over.
         self.script: WitnessScript = self.honestly
+        # How many seconds a call is given that its caller gives so many.
+        self.deadline: Callable[[float], float] = lambda timeout: timeout
         self.requests: list[log_service_pb2.WitnessRequest] = []
         self.answered = 0
 
@@ -431,7 +433,7 @@ class LogLink:
         del wait_for_ready
         self.requests.append(request)
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(self.deadline(timeout)):
                 return await self.script(request)
         except TimeoutError as error:
             raise AioRpcError(StatusCode.DEADLINE_EXCEEDED, Metadata(), Metadata()) from error

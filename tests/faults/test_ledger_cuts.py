@@ -25,10 +25,12 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.connections import at, watch
 from unit.census_node.ledger.ledger_world import PERSONS, Asked, LedgerWorld, Links
 
 from broker_common.errors import InternalError
@@ -68,12 +70,7 @@ class Camera:
         self._is_copying = False
         for name in CALLS:
             patch.setattr(os, name, self._watched(name, getattr(os, name)))
-        commit, start_over = Journal._commit, Journal.start_log_over
-
-        def committing(journal: Journal[Any]) -> None:
-            self._shoot("commit")
-            commit(journal)
-            self._shoot("committed")
+        start_over = Journal.start_log_over
 
         def starting_over(journal: Journal[Any]) -> bool:
             self._shoot("log")
@@ -81,7 +78,11 @@ class Camera:
             self._shoot("log started over")
             return done
 
-        patch.setattr(Journal, "_commit", committing)
+        watch(
+            world.node.journal.db,
+            before=at("COMMIT", partial(self._shoot, "commit")),
+            after=at("COMMIT", partial(self._shoot, "committed")),
+        )
         patch.setattr(Journal, "start_log_over", starting_over)
 
     def _watched(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:

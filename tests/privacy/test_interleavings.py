@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from fakes.disk import FailingCommit
+from fakes.connections import break_statements
 from fakes.world import HEALTH, HEALTH_ORIGIN, Order, OrderedSample, World, make_policy
 from privacy.interleavings import QUESTIONS, Limits, Rules, State, Step, explore, problems, steps, way_to
 
@@ -253,8 +253,7 @@ class Real:
         self._fail(question, happens=True)
 
     def _fail(self, question: int, *, happens: bool) -> None:
-        journal: Any = self.node.journal
-        journal.db.conn = FailingCommit(journal.db.conn, happens=happens)
+        break_statements(self.node.journal.db, happens=happens)
         with pytest.raises(StateUnknownError):
             self._charged(question)
         # If the charge stands, this is what it will be answered from.
