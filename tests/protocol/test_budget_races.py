@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from fakes.connections import at, watch
+from fakes.connections import WatchedConnection, watch_journals
 from fakes.links import arrived, at_work, count, stream
 from fakes.patience import PATIENCE_SECONDS
 from fakes.world import HEALTH, Order, Pseudonyms, World, charge_and_answer, make_policy, release
@@ -446,14 +446,18 @@ def nearly_spent(worlds: dict[str, World]) -> World:
 NOTHING_FITS = make_policy(max_belief="0.75", scales=(1, 2, 3))
 
 
-def test_policy_under_which_nothing_fits_shuts_down_with_its_adoption(nearly_spent: World) -> None:
+def test_policy_under_which_nothing_fits_shuts_down_with_its_adoption(
+    nearly_spent: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One transaction holds both, so that there is no instant at which a shut service looks open."""
     world = nearly_spent
     commits: list[int] = []
-    watch(
-        world.census.journal.db,
-        after=at("COMMIT", lambda: commits.append(len(world.entries()))),
-    )
+
+    def counted(watched: WatchedConnection, statement: str) -> None:
+        if statement == "COMMIT" and watched.stored:
+            commits.append(len(world.entries()))
+
+    watch_journals(monkeypatch, after=counted)
     before = len(world.entries())
     adopt(world, NOTHING_FITS)
     assert commits == [before + 2]

@@ -973,7 +973,7 @@ def left_of(world: LedgerWorld, parts: dict[str, bytes]) -> dict[str, list[str]]
 def long_sample(folder: Path) -> tuple[LedgerWorld, str, dict[str, bytes]]:
     """A charge of so many people that their bits are long enough to be looked for, and its parts."""
     world = LedgerWorld(folder)
-    world._cards |= {card: world.randomness(16) for card in range(CARDS, CARDS + 150)}
+    world.add_cards(150)
     world.load({**PERSONS, **{card: (card, card) for card in range(CARDS, CARDS + 150)}})
     # Some are exhausted already, so that the bits are not all ones.
     world.charge(set(range(CARDS, CARDS + 150, 3)), 1)
