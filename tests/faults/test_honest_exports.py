@@ -63,7 +63,7 @@ class Exporting:
         self.made: list[tuple[str, dict[str, bytes]]] = []
         self.receipts: dict[str, bytes] = {}
         self.home: AuditorHome | None = None
-        remember, end = Simulation._remember, Simulation.end
+        remember, end = Simulation.remember, Simulation.end
 
         def committed(simulation: Simulation, party: Any, journal: Journal[Any]) -> None:
             remember(simulation, party, journal)
@@ -77,7 +77,7 @@ class Exporting:
             await end(simulation)
             self.receipts = self._receipts(simulation)
 
-        monkeypatch.setattr(Simulation, "_remember", committed)
+        monkeypatch.setattr(Simulation, "remember", committed)
         monkeypatch.setattr(Simulation, "end", ended)
 
     def _auditor(self, simulation: Simulation) -> AuditorHome:
