@@ -42,6 +42,7 @@ from broker_common.storage.source.rows import Progress
 from broker_common.storage.witnessing import CosignedNotes, WitnessStore
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Entry
+from broker_common.values import Clock
 from census_node.config import CensusConfig
 from census_node.ledger.book import LedgerBook
 from census_node.ledger.passes import Passes
@@ -90,12 +91,13 @@ ResultT = TypeVar("ResultT")
 class CensusHome(AgencyHome[CensusState]):
     """A census home and everything that is read from it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Clock | None = None) -> None:
+        """`clock` is the machine's unless another one is given."""
         home = Home(path, "census")
         self.config = home.load_config(CensusConfig)
         keys = self.config.keys
         linkage_keys = LinkageKeys(home, keys.linkage)
-        super().__init__(home, Keyring(home, keys.private), linkage_keys, CensusState, keys.identity)
+        super().__init__(home, Keyring(home, keys.private), linkage_keys, CensusState, keys.identity, clock)
         self.loads = LoadFolder(path / _LOADS, ".npz")
         self.proposals = ProposalFolder(path / _PROPOSALS)
 

@@ -34,6 +34,7 @@ from broker_common.storage.source.plan import LINKED_ID, SourcePlan, plan_for
 from broker_common.storage.source.rows import Progress
 from broker_common.storage.witnessing import CosignedNotes
 from broker_common.tlog.health_state import HealthState
+from broker_common.values import Clock
 from health_node.census_link import CensusLink, fetch_policy
 from health_node.config import HealthConfig
 from health_node.node import HealthNode, SamplingKeys, verify_fits
@@ -56,12 +57,13 @@ _READ_AHEAD_SECONDS = 1.0
 class HealthHome(AgencyHome[HealthState]):
     """A health home and everything that is read from it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Clock | None = None) -> None:
+        """`clock` is the machine's unless another one is given."""
         home = Home(path, "health")
         self.config = home.load_config(HealthConfig)
         keys = self.config.keys
         linkage_keys = LinkageKeys(home, keys.linkage)
-        super().__init__(home, Keyring(home, keys.private), linkage_keys, HealthState, keys.identity)
+        super().__init__(home, Keyring(home, keys.private), linkage_keys, HealthState, keys.identity, clock)
         self.loads = LoadFolder(path / _LOADS, ".people")
 
     def open_journal(self, *, create: bool = False) -> Journal[HealthState]:

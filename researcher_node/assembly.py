@@ -25,6 +25,7 @@ from broker_common.storage.durable import replace_file
 from broker_common.storage.home import Home
 from broker_common.tlog.membership import Registration
 from broker_common.tlog.note import NoteVerifier
+from broker_common.values import Clock
 from researcher_node.answers.store import Answers, CensusKeys
 from researcher_node.asking.kept import KeptDictionaries, Policies
 from researcher_node.asking.session import DictionaryHandler, Party, Session
@@ -61,11 +62,12 @@ _log = structlog.get_logger()
 class ResearcherHome:
     """A researcher home and everything that is read from it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Clock | None = None) -> None:
+        """`clock` is the machine's unless another one is given."""
         self.home = Home(path, "researcher")
         self.config = self.home.load_config(ResearcherConfig)
         self.keyring = Keyring(self.home, self.config.keys.private)
-        self._clock = SteadyClock()
+        self._clock = SteadyClock() if clock is None else clock
         self.trust = Trust(path / "trust", self._clock)
         self.seen = RememberedCheckpoint(path / _SEEN)
         self.policies = Policies(path / _POLICIES)

@@ -35,6 +35,7 @@ from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import DictionaryAdopted
 from broker_common.tlog.membership import Registration
 from broker_common.tlog.replay import FORMAT_VERSION
+from broker_common.values import Clock
 
 # The name of an agency's node on its card.
 _NODE = "node"
@@ -46,7 +47,13 @@ class AgencyHome(ABC, Generic[StoreStateT]):
     loads: LoadFolder
 
     def __init__(
-        self, home: Home, keyring: Keyring, linkage_keys: LinkageKeys, state: type[StoreStateT], identity: str
+        self,
+        home: Home,
+        keyring: Keyring,
+        linkage_keys: LinkageKeys,
+        state: type[StoreStateT],
+        identity: str,
+        clock: Clock | None = None,
     ) -> None:
         """`identity` is the reference of the public key that the agency's first card is signed with."""
         self.home = home
@@ -55,7 +62,7 @@ class AgencyHome(ABC, Generic[StoreStateT]):
         self.dictionaries = Dictionaries(home.path)
         self._state = state
         self._identity = identity
-        self._clock = SteadyClock()
+        self._clock = SteadyClock() if clock is None else clock
 
     @property
     def journal_path(self) -> Path:

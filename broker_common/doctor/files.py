@@ -88,7 +88,7 @@ def disk_findings(folder: Path) -> Iterator[Finding]:
         return
     if kind in _OVER_A_NETWORK:
         yield warning("disk", phrase(texts.OVER_A_NETWORK, folder=folder, kind=kind), texts.OVER_A_NETWORK_REMEDY)
-    seconds = _flush_seconds(folder)
+    seconds = flush_seconds(folder)
     shown = f"{1000 * seconds:.3f}"
     if seconds < _LEAST_FLUSH_SECONDS:
         yield warning("disk", phrase(texts.NO_FLUSH, milliseconds=shown), texts.NO_FLUSH_REMEDY)
@@ -113,7 +113,7 @@ def file_system_of(folder: Path, mounts: Path = _MOUNTS) -> str:
     return next((found[str(path)] for path in (resolved, *resolved.parents) if str(path) in found), "")
 
 
-def _flush_seconds(folder: Path) -> float:
+def flush_seconds(folder: Path) -> float:
     """How long the disk takes to keep a few kilobytes; the file has no name left when this returns."""
     taken = []
     with tempfile.TemporaryFile(dir=folder) as file:

@@ -60,7 +60,11 @@ def draw(cells: int, scale: int, stream: UniformBits) -> tuple[int, ...]:
     _verify(scale, cells)
     if cells == 1:
         return (discrete_laplace.draw(scale, stream),)
-    radius = _radius(cells, scale, stream)
+    return point_of_ball(cells, _radius(cells, scale, stream), stream)
+
+
+def point_of_ball(cells: int, radius: int, stream: UniformBits) -> tuple[int, ...]:
+    """One of all z with norm(z) <= radius, each with the same probability."""
     above = _pick(points(cells, radius), stream)
     places = _subset(above, cells, stream)
     gains = iter(_distances(_subset(above, radius, stream)))

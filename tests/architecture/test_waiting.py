@@ -17,7 +17,7 @@ CLOCKS = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "time"
 LIMITS = {"timeout": 0, "wait_for": 1, "settimeout": 0, "wait": 0, "join": 0, "result": 0, "acquire": 1}
 # By file: why it may do what no other may.
 SHORT_LIMITS = {
-    "fakes/sequences.py": "time is virtual",
+    "faults/sequences.py": "time is virtual",
     "fakes/simulation.py": "time is virtual",
     "fakes/wiretap.py": "whoever does not listen any more is not waited for; nothing fails",
     "integration/test_slow_clients.py": "how long an attacker goes on sending",
@@ -36,7 +36,7 @@ SLEEPS = {
     "fakes/neighbours.py": "people ask one after the other",
     "fakes/patience.py": "between looks at what no event tells of, and lingering",
     "fakes/recorded.py": "until a ticket has expired: longer does no harm",
-    "fakes/sequences.py": "time is virtual",
+    "faults/sequences.py": "time is virtual",
     "fakes/simulation.py": "time is virtual",
     "integration/test_slow_clients.py": "a client that is slow",
     "process/late_node.py": "a node that does not keep up",

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from fakes.noisy_tables import Table, draws
+from benchmarks.noisy_tables import Table, draws
 from numpy.typing import NDArray
 
 from researcher_node.estimates.fieller import Tally

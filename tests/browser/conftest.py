@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from fakes.chromium import ARGUMENTS, CHROMIUM
+from browser.chromium import ARGUMENTS, CHROMIUM
 from fakes.dashboards import Dashboard, dashboard
 from fakes.deployment import FRENCH, Deployment, make
 

@@ -10,10 +10,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fakes.chromium import ARGUMENTS, CHROMIUM
+from browser.chromium import ARGUMENTS, CHROMIUM
+from browser.lab_site import lab_site
 from fakes.dashboards import dashboard
 from fakes.deployment import FRENCH, make
-from fakes.lab_site import lab_site
 from PIL import Image
 from playwright.sync_api import Browser, FloatRect, Page, sync_playwright
 

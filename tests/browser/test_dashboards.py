@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.chromium import RULES
+from browser.chromium import RULES
 from fakes.dashboards import Dashboard, dashboard
 from fakes.deployment import FRENCH, Deployment, make, run_here
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pypdf
 import pytest
-from fakes.chromium import CUT_OFF, RULES, TORN_WORDS
-from fakes.lab_document import document
+from browser.chromium import CUT_OFF, RULES, TORN_WORDS
+from unit.lab.lab_document import document
 
 from broker_common.language import LANGUAGES, language
 from policy_lab.assessment.assessment import make_assessment

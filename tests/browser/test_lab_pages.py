@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from fakes.chromium import CUT_OFF, RULES, TORN_WORDS
-from fakes.lab_site import LabSite, lab_site
+from browser.chromium import CUT_OFF, RULES, TORN_WORDS
+from browser.lab_site import LabSite, lab_site
 from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.privacy.accounting import answers_left, cap_units, param_of, price

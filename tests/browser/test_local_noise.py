@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.chromium import RULES
-from fakes.lab_site import LabSite, lab_site
+from browser.chromium import RULES
+from browser.lab_site import LabSite, lab_site
 from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.language import LANGUAGES, language

@@ -1,4 +1,4 @@
-"""Disks that fail: one that takes no more, by the kernel's own limit on the size of a file, a small one, and one that lies about a commit."""
+"""Disks that take no more: by the kernel's own limit on the size of a file, and a small one."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import errno
 import os
 import resource
 import shutil
-import sqlite3
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-__all__ = ["FailingCommit", "SmallDisk", "limited_files"]
+__all__ = ["SmallDisk", "limited_files"]
 
 # That is free on a small disk: room for rosters, or they would be refused again and again.
 _SPACE_BYTES = 32 * 2**20
@@ -28,26 +26,6 @@ def limited_files(most_bytes: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-class FailingCommit:
-    """A connection whose COMMIT fails, before or after it was done."""
-
-    def __init__(self, connection: Any, *, happens: bool) -> None:
-        self._connection = connection
-        self._happens = happens
-
-    def execute(self, statement: str, *arguments: Any) -> Any:
-        if statement != "COMMIT":
-            return self._connection.execute(statement, *arguments)
-        if self._happens:
-            self._connection.execute(statement)
-        error = sqlite3.OperationalError("disk I/O error")
-        error.sqlite_errorcode = sqlite3.SQLITE_IOERR
-        raise error
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._connection, name)
 
 
 class SmallDisk:

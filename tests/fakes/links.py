@@ -302,7 +302,7 @@ class InMemoryCensus:
     """What a health node's stub is, over a census service in the same process."""
 
     def __init__(self, service: CensusService, sender: Identity) -> None:
-        self._service = service
+        self.service = service
         self._sender = sender
         # Every call of Count, in order.
         self.calls: list[CountCall] = []
@@ -320,7 +320,7 @@ class InMemoryCensus:
     ) -> census_service_pb2.GetPolicyResponse:
         """The policy, from the real service."""
         del timeout, wait_for_ready
-        return await self._service.GetPolicy(request, NO_CONTEXT)
+        return await self.service.GetPolicy(request, NO_CONTEXT)
 
     def Count(self, timeout: float | None = None) -> CountCall:  # noqa: N802 - the name that the proto gives it
         """A call to the real service."""
@@ -335,13 +335,13 @@ class InMemoryCensus:
         self, requests: AsyncIterator[census_service_pb2.SendRosterRequest], context: RosterContext
     ) -> census_service_pb2.SendRosterResponse:
         """What the real service says."""
-        return await send_roster(self._service, requests, self._sender, context)
+        return await send_roster(self.service, requests, self._sender, context)
 
     def honestly(
         self, requests: AsyncIterator[census_service_pb2.CountRequest]
     ) -> AsyncIterator[census_service_pb2.CountResponse]:
         """A script: what the real service says."""
-        return count(self._service, requests, self._sender)
+        return count(self.service, requests, self._sender)
 
 
 def health_service(
@@ -413,6 +413,8 @@ class LogLink:
         self._sender = sender
         # What answers the calls; every request, in order, and how many of them are over.
         self.script: WitnessScript = self.honestly
+        # How many seconds a call is given that its caller gives so many.
+        self.deadline: Callable[[float], float] = lambda timeout: timeout
         self.requests: list[log_service_pb2.WitnessRequest] = []
         self.answered = 0
 
@@ -431,7 +433,7 @@ class LogLink:
         del wait_for_ready
         self.requests.append(request)
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(self.deadline(timeout)):
                 return await self.script(request)
         except TimeoutError as error:
             raise AioRpcError(StatusCode.DEADLINE_EXCEEDED, Metadata(), Metadata()) from error

@@ -140,7 +140,7 @@ class Pair:
         """The census node dies here and now; another one starts from its files, and goes on as a start does."""
         self.world.crash_census()
         self.census_stop = StopSignal()
-        self.census = self.link._service = self._census_service()
+        self.census = self.link.service = self._census_service()
         self.census.go_on_with(self.world.census.recover())
 
     async def restart_health(self) -> None:

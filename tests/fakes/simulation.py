@@ -14,6 +14,7 @@ import random  # noqa: TID251 - a seeded simulation, no secret
 import shutil
 import sqlite3
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import structlog
+from fakes.connections import break_statements
 from fakes.dictionaries import CENSUS_DICTIONARY
-from fakes.disk import FailingCommit
 from fakes.ledger_rules import cap, price
 from fakes.memory_grpc import Network
 from fakes.obvious_ledger import Link, ObviousLedger
@@ -39,13 +40,13 @@ import researcher_node.assembly
 from broker_common.agency.home import AgencyHome
 from broker_common.crypto.commitments import commit_active, commit_sample, noise_seed
 from broker_common.crypto.noise_stream import NoiseStream
-from broker_common.errors import BrokerError
+from broker_common.errors import BrokerError, StateUnknownError
 from broker_common.monitoring import Monitor
 from broker_common.privacy.table_laplace import add_noise
 from broker_common.query.question import Question, question_from_wire
 from broker_common.storage.clock import SteadyClock, system_clock
 from broker_common.storage.home import Home
-from broker_common.storage.journal import Journal
+from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.census_state import CensusState
 from broker_common.values import ExactCounts
 from census_node.assembly import CensusHome
@@ -63,6 +64,7 @@ from researcher_node.config import AgencyPeer, ResearcherConfig
 __all__ = ["AGENCIES", "PARTIES", "RESEARCHERS", "Fault", "Party", "Simulation", "make_template"]
 
 ResultT = TypeVar("ResultT")
+Begin: TypeAlias = Callable[[Journal[Any]], AbstractContextManager[Transaction[Any]]]
 AGENCIES = ("census", "health")
 RESEARCHERS = ("researcher-1", "researcher-2")
 PARTIES = (*AGENCIES, *RESEARCHERS)
@@ -189,6 +191,8 @@ class Simulation:
         self._cuts: list[_Cut] = []
         # The next command of an operator is killed at its commit.
         self.kill_command: When | None = None
+        # Journals in a transaction.
+        self._writing: list[Journal[Any]] = []
         # How many entries the census log had when its node was started, each time.
         self.census_starts: list[int] = []
         # By ticket: what the answer must be, as the newest charge of it fixed it.
@@ -237,19 +241,18 @@ class Simulation:
             self.network.install(patch)
             for role, opening in _CLOCKS.items():
                 patch.setattr(opening, "SteadyClock", partial(self._steady, role))
-            begin = AgencyHome.__init__
+            begin: Callable[..., None] = AgencyHome.__init__
 
             def beginning(home: AgencyHome[Any], opened: Home, *arguments: Any) -> None:
-                begin(home, opened, *arguments)
-                home._clock = self._steady(opened.role)
+                *others, _ = arguments
+                begin(home, opened, *others, self._steady(opened.role))
 
             patch.setattr(AgencyHome, "__init__", beginning)
             # Nobody else runs while somebody waits for a lock: it is not let go before.
             patch.setattr(journal_module, "_BUSY_TIMEOUT_SECONDS", 0)
             # Every second of simulated time, and nobody reads them.
             patch.setattr(Monitor, "write", lambda *_: None)
-            commit = Journal._commit
-            patch.setattr(Journal, "_commit", lambda journal: self._committing(journal, commit))
+            patch.setattr(Journal, "transaction", self._watched(Journal.transaction))
             before = structlog.get_config()
             structlog.configure(processors=[self._logged])
             try:
@@ -426,46 +429,69 @@ class Simulation:
         for party in self.parties.values():
             party.fault = party.kill_at_commit = party.kill_at_message = None
 
-    def _committing(self, journal: Journal[Any], commit: Callable[[Journal[Any]], None]) -> None:
-        process = current_process()
-        if process is None or not process.is_alive:
-            commit(journal)
+    def _watched(self, begin: Begin) -> Begin:
+        return lambda journal: self._transaction(begin, journal)
+
+    @contextlib.contextmanager
+    def _transaction(self, begin: Begin, journal: Journal[Any]) -> Iterator[Transaction[Any]]:
+        """A journal's transaction, at whose commit a process is killed or its disk fails if that is due."""
+        if journal in self._writing:
+            # A part of the one that is under way.
+            with begin(journal) as part:
+                yield part
             return
+        self._writing.append(journal)
+        fault = None
+        try:
+            with begin(journal) as transaction:
+                yield transaction
+                process = current_process()
+                if process is not None and not process.is_alive:
+                    process = None
+                when, kill = self._death(process)
+                if when == "before":
+                    kill()
+                    raise Killed
+                fault = self._fault(process)
+                if fault:
+                    break_statements(journal.db, happens=fault == "stored")
+        except StateUnknownError:
+            if process is not None and fault == "stored":
+                self.remember(self.parties[process.party], journal)
+            raise
+        finally:
+            self._writing.remove(journal)
+        if process is not None:
+            self.remember(self.parties[process.party], journal)
+        if when:
+            kill()
+            raise Killed
+
+    def _death(self, process: Process | None) -> tuple[str, Callable[[], None]]:
+        """Whether a process is to die `before` or `after` its commit, and what kills it."""
+        if process is None:
+            return "", lambda: None
         party = self.parties[process.party]
         if self.kill_command is not None and process.name == "command":
             when, self.kill_command = self.kill_command, None
-            if when == "after":
-                self._commit(journal, commit)
-            raise Killed
+            return when, lambda: None
         if party.kill_at_commit is not None:
             left, when = party.kill_at_commit
             party.kill_at_commit = (left - 1, when)
             if left <= 1:
-                if when == "after":
-                    self._commit(journal, commit)
-                self.kill(party.name, down_seconds=party.down_seconds)
-                raise Killed
-        if party.fault is not None:
-            fault, party.fault = party.fault, None
-            process.may_stop = True
-            happens = fault == "stored"
-            # It does what the journal uses.
-            journal.db.conn = FailingCommit(journal.db.conn, happens=happens)  # type: ignore[assignment]
-            try:
-                commit(journal)
-            finally:
-                if happens:
-                    self._remember(party, journal)
-            return
-        self._commit(journal, commit)
+                return when, lambda: self.kill(party.name, down_seconds=party.down_seconds)
+        return "", lambda: None
 
-    def _commit(self, journal: Journal[Any], commit: Callable[[Journal[Any]], None]) -> None:
-        commit(journal)
-        process = current_process()
-        if process is not None:
-            self._remember(self.parties[process.party], journal)
+    def _fault(self, process: Process | None) -> Fault | None:
+        """What the disk does to the commit of a process, if anything."""
+        if process is None:
+            return None
+        party = self.parties[process.party]
+        fault, party.fault = party.fault, None
+        process.may_stop |= fault is not None
+        return fault
 
-    def _remember(self, party: Party, journal: Journal[Any]) -> None:
+    def remember(self, party: Party, journal: Journal[Any]) -> None:
         """What every charge that has just become durable fixed: the noisy count, from its kept sample."""
         if party.name != "census":
             return

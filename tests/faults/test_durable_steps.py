@@ -44,8 +44,8 @@ import contextlib
 import errno
 import gc
 import os
-import sqlite3
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from fakes.connections import WatchedConnection, break_statements, fault, watch_journals
 from fakes.deployment import run_here
 from fakes.desk_world import cards_by_person
 from fakes.links import InMemoryCensus, roster_sender, send_roster
@@ -66,13 +67,12 @@ from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.rpc.server import StopSignal
 from broker_common.storage.journal import Journal
 from broker_common.storage.witnessing import WitnessStore
-from broker_common.tlog.entries import Delivered, Entry, Event, Rostered, Slots
+from broker_common.tlog.entries import Delivered, Rostered, Slots
 from census_node.assembly import CensusHome
 from census_node.config import LimitConfig as CensusLimits
 from census_node.ledger.samples import KeptSample
 from census_node.operator.proposals import make_proposal
 from census_node.registry.rosters import RosterBook
-from census_node.release.outbox import Outbox, WaitingAnswer
 from census_node.release.publication import Publication, verify_witnessed
 from census_node.release.slot_secrets import SlotSecrets
 from census_node.release.slots import BATCH
@@ -84,66 +84,28 @@ from researcher_node.answers.store import Answers
 WAYS = pytest.mark.parametrize("happens", [False, True], ids=["lost", "stored but reported failed"])
 
 
-class FailingConnection:
-    """A connection whose chosen statements fail, before or after they were run."""
-
-    def __init__(self, connection: Any, fails: Callable[[int, str], bool], *, happens: bool) -> None:
-        self._connection = connection
-        self._fails = fails
-        self._happens = happens
-        self.statements = 0
-
-    def execute(self, statement: str, *arguments: Any) -> sqlite3.Cursor:
-        number, self.statements = self.statements, self.statements + 1
-        fails = self._fails(number, statement)
-        if not fails or self._happens:
-            cursor: sqlite3.Cursor = self._connection.execute(statement, *arguments)
-        if fails:
-            error = sqlite3.OperationalError("disk I/O error")
-            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
-            raise error
-        return cursor
-
-    def __enter__(self) -> Any:
-        return self._connection.__enter__()
-
-    def __exit__(self, *raised: object) -> Any:
-        return self._connection.__exit__(*raised)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._connection, name)
-
-
 # --- commits ---------------------------------------------------------------------------------------------------------
 
 
-def break_commit(monkeypatch: pytest.MonkeyPatch, step: str, *, happens: bool) -> list[str]:
-    """The first commit that holds an entry of this kind, or `answer`, fails; says when it has."""
-    append, commit, put_answer = Journal._append, Journal._commit, Outbox.put_answer
-    # By database: both nodes' journals are in this process.
-    in_transaction: set[tuple[int, str]] = set()
+def break_commit(
+    step: str, *journals: Journal[Any], happens: bool, patch: pytest.MonkeyPatch | None = None
+) -> list[str]:
+    """The first commit that holds an entry of this kind, or `answer`, fails; says when it has.
+
+    Of these journals, and with `patch` of those that are opened from here on.
+    """
     failed: list[str] = []
 
-    def appending(journal: Journal[Any], event: Event, not_before_ms: int) -> Entry:
-        in_transaction.add((id(journal.db), str(type(event).__struct_config__.tag)))
-        return append(journal, event, not_before_ms)
+    def fails(watched: WatchedConnection, statement: str) -> bool:
+        if statement != "COMMIT" or step not in watched.stored or failed:
+            return False
+        failed.append(step)
+        return True
 
-    def putting(outbox: Outbox, answer: WaitingAnswer) -> None:
-        in_transaction.add((id(outbox._db), "answer"))
-        put_answer(outbox, answer)
-
-    def committing(journal: Journal[Any]) -> None:
-        here = {entry for entry in in_transaction if entry[0] == id(journal.db)}
-        in_transaction.difference_update(here)
-        if (id(journal.db), step) in here and not failed:
-            failed.append(step)
-            failing = FailingConnection(journal.db.conn, lambda *_: True, happens=happens)
-            journal.db.conn = failing  # type: ignore[assignment]  # it does what the journal uses
-        commit(journal)
-
-    monkeypatch.setattr(Journal, "_append", appending)
-    monkeypatch.setattr(Journal, "_commit", committing)
-    monkeypatch.setattr(Outbox, "put_answer", putting)
+    for journal in journals:
+        break_statements(journal.db, fails, happens=happens)
+    if patch is not None:
+        watch_journals(patch, **fault(fails, happens=happens))
     return failed
 
 
@@ -157,23 +119,20 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 @WAYS
 @pytest.mark.parametrize("step", ["charged", "answer", "released", "delivered"])
-async def test_commit_of_the_census_node(
-    world: World, monkeypatch: pytest.MonkeyPatch, step: str, happens: bool
-) -> None:
+async def test_commit_of_the_census_node(world: World, step: str, happens: bool) -> None:
     """The node stops; what the file holds decides at the next start, and the researcher has one answer or none."""
     pair, order = Pair(world, forward_deadline_ms=0), world.order()
-    with monkeypatch.context() as patch:
-        failed = break_commit(patch, step, happens=happens)
-        outcome = await pair.submit(order)
-        await pair.settle()
-        if step == "delivered":
-            assert outcome == STAGES
-            # Not a byte of it before it is known that the delivery is logged, or not.
-            assert await pair.collect(order) == "STATE_UNKNOWN"
-        else:
-            assert outcome == "PEER_FAILED"
-            assert pair.census_stop.error is not None
-            assert pair.census_stop.error.code == "STATE_UNKNOWN"
+    failed = break_commit(step, world.census.journal, happens=happens)
+    outcome = await pair.submit(order)
+    await pair.settle()
+    if step == "delivered":
+        assert outcome == STAGES
+        # Not a byte of it before it is known that the delivery is logged, or not.
+        assert await pair.collect(order) == "STATE_UNKNOWN"
+    else:
+        assert outcome == "PEER_FAILED"
+        assert pair.census_stop.error is not None
+        assert pair.census_stop.error.code == "STATE_UNKNOWN"
     assert failed
     assert world.census.journal.is_broken
     pair.restart_census()
@@ -190,16 +149,13 @@ async def test_commit_of_the_census_node(
 
 @WAYS
 @pytest.mark.parametrize("step", ["submitted", "forwarded", "reported_charge", "settled", "refused"])
-async def test_commit_of_the_health_node(
-    world: World, monkeypatch: pytest.MonkeyPatch, step: str, happens: bool
-) -> None:
+async def test_commit_of_the_health_node(world: World, step: str, happens: bool) -> None:
     """The node stops, and its successor brings the ticket to the same end."""
     pair = Pair(world, forward_deadline_ms=0)
     order = world.order(slot=4711) if step == "refused" else world.order()
-    with monkeypatch.context() as patch:
-        failed = break_commit(patch, step, happens=happens)
-        assert await pair.submit(order) == "STATE_UNKNOWN"
-        await pair.settle()
+    failed = break_commit(step, pair.node.journal, happens=happens)
+    assert await pair.submit(order) == "STATE_UNKNOWN"
+    await pair.settle()
     assert failed
     assert pair.health_stop.error is not None
     assert pair.health_stop.error.code == "STATE_UNKNOWN"
@@ -387,11 +343,9 @@ async def test_commits_of_a_roster(tmp_path: Path, commit: int, happens: bool) -
     world = World(tmp_path)
     commits = count()
     journal = world.census.journal
-    connection = journal.db.conn
-    failing = FailingConnection(
-        connection, lambda _, statement: statement == "COMMIT" and next(commits) == commit, happens=happens
+    break_statements(
+        journal.db, lambda _, statement: statement == "COMMIT" and next(commits) == commit, happens=happens
     )
-    journal.db.conn = failing  # type: ignore[assignment]  # it does what the journal uses
     assert await bring_roster(world) == "STATE_UNKNOWN"
     assert journal.is_broken
     world.crash_census()
@@ -402,7 +356,7 @@ async def test_commits_of_a_roster(tmp_path: Path, commit: int, happens: bool) -
 
 
 @WAYS
-async def test_commit_of_a_number_for_a_roster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: bool) -> None:
+async def test_commit_of_a_number_for_a_roster(tmp_path: Path, happens: bool) -> None:
     """The health node stops before a byte of it leaves; its successor sends the same roster, or the first one."""
     world = World(tmp_path, places=DECLARED_STEP)
     service = CensusService(world.census, CensusLimits(), StopSignal(), people=world.places)
@@ -411,10 +365,9 @@ async def test_commit_of_a_number_for_a_roster(tmp_path: Path, monkeypatch: pyte
     health = world.open_health()
     # Which a roster is due for.
     world.load_health(len(world.people))
-    with monkeypatch.context() as patch:
-        failed = break_commit(patch, "rostered", happens=happens)
-        with pytest.raises(BrokerError, match="STATE_UNKNOWN"):
-            await roster_sender(world, health, link.stub).send_due()
+    failed = break_commit("rostered", health.journal, happens=happens)
+    with pytest.raises(BrokerError, match="STATE_UNKNOWN"):
+        await roster_sender(world, health, link.stub).send_due()
     assert failed
     with world.census.journal.reading():
         assert [roster.number for roster in RosterBook(world.census.journal.db).of(HEALTH.organisation)] == [FIRST]
@@ -434,13 +387,12 @@ def batches(world: World) -> list[tuple[int, int]]:
 
 
 @WAYS
-def test_commit_of_noise_slots(world: World, monkeypatch: pytest.MonkeyPatch, happens: bool) -> None:
+def test_commit_of_noise_slots(world: World, happens: bool) -> None:
     """A start whose first entry may be there or not: the next one knows, and makes what is there void."""
     world.crash_census()
     shown = world.census.publication.newer_than(0)
-    with monkeypatch.context() as patch:
-        failed = break_commit(patch, "slots", happens=happens)
-        assert outcome_of(world.census.recover) == "STATE_UNKNOWN"
+    failed = break_commit("slots", world.census.journal, happens=happens)
+    assert outcome_of(world.census.recover) == "STATE_UNKNOWN"
     assert failed
     assert world.census.publication.newer_than(0) == shown
     world.crash_census()
@@ -608,7 +560,7 @@ def test_commit_of_a_policy(deployment: Path, monkeypatch: pytest.MonkeyPatch, h
         assert journal.state.policy is not None
         policy = msgspec.structs.replace(journal.state.policy, max_belief="0.75", open_quotes=7 + happens)
     with monkeypatch.context() as patch:
-        failed = break_commit(patch, "adopted", happens=happens)
+        failed = break_commit("adopted", happens=happens, patch=patch)
         with pytest.raises(BrokerError) as caught:
             home.adopt(make_proposal(policy, home.private_policy_key()))
         assert (caught.value.code, failed) == ("STATE_UNKNOWN", ["adopted"])
@@ -638,7 +590,7 @@ def test_commit_of_a_shutdown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, h
 
 def assert_unknown(command: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, step: str, *, happens: bool) -> None:
     """The command fails with the one error that says so, and its hint says what to see to."""
-    failed = break_commit(monkeypatch, step, happens=happens)
+    failed = break_commit(step, happens=happens, patch=monkeypatch)
     outcome = command()
     assert failed == [step], outcome
     assert (outcome.code, outcome.error["code"]) == (6, "STATE_UNKNOWN")
@@ -649,11 +601,9 @@ def assert_unknown(command: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, 
 # --- the researcher's store ------------------------------------------------------------------------------------------
 
 
-def break_statement(answers: Answers, failing: int, *, happens: bool) -> FailingConnection:
-    """The statement of this number fails, and all after it."""
-    connection = FailingConnection(answers._db.conn, lambda number, _: number >= failing, happens=happens)
-    answers._db.conn = connection  # type: ignore[assignment]  # it does what the store uses
-    return connection
+def is_after(number: int, watched: WatchedConnection, _statement: str) -> bool:
+    """Whether so many statements were run before."""
+    return len(watched.statements) > number
 
 
 def outcome_of(step: Callable[[], object]) -> str:
@@ -678,12 +628,12 @@ def every_statement(
         order = world.order()
         answers = world.open_answers()
         prepare(answers, order)
-        connection = break_statement(answers, number, happens=happens)
+        connection = break_statements(answers._db, partial(is_after, number), happens=happens)
         code = outcome_of(lambda order=order, answers=answers: step(answers, order))  # type: ignore[misc]
         answers.close()
         # What a statement before the failing one was reading is held by the traceback of the failure.
         gc.collect()
-        if number >= connection.statements:
+        if number >= len(connection.statements):
             break
         # Closed again: whoever has the store open keeps the next one from starting its log over, which tries many times.
         with contextlib.closing(world.open_answers()) as reopened:

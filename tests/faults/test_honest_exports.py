@@ -2,7 +2,7 @@
 
 This holds whenever, and in whatever order, their parts are exported.
 
-Sequences of `fakes.sequences` are run with an export of each agency after every commit of its journal: kills, cut links,
+Sequences of `faults.sequences` are run with an export of each agency after every commit of its journal: kills, cut links,
 wrong clocks and new keys included. An auditor is then shown pairs of them that were made at different times.
 """
 
@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 from fakes.history import MemoryPart
-from fakes.sequences import run_sequence
 from fakes.simulation import AGENCIES, PARTIES, Simulation, make_template
+from faults.sequences import run_sequence
 
 from broker_common.audit.audit import replay_parts
 from broker_common.audit.export.documents import ReceiptFile
@@ -63,7 +63,7 @@ class Exporting:
         self.made: list[tuple[str, dict[str, bytes]]] = []
         self.receipts: dict[str, bytes] = {}
         self.home: AuditorHome | None = None
-        remember, end = Simulation._remember, Simulation.end
+        remember, end = Simulation.remember, Simulation.end
 
         def committed(simulation: Simulation, party: Any, journal: Journal[Any]) -> None:
             remember(simulation, party, journal)
@@ -77,7 +77,7 @@ class Exporting:
             await end(simulation)
             self.receipts = self._receipts(simulation)
 
-        monkeypatch.setattr(Simulation, "_remember", committed)
+        monkeypatch.setattr(Simulation, "remember", committed)
         monkeypatch.setattr(Simulation, "end", ended)
 
     def _auditor(self, simulation: Simulation) -> AuditorHome:

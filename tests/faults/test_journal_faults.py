@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from fakes.clock import FakeClock
+from fakes.connections import WatchedConnection, break_statements, disk_error, watch
 from fakes.logs import (
     CENSUS,
     LOG_KEY,
@@ -563,40 +564,15 @@ def test_entries_forged_under_a_running_node_stop_it(path: Path, statement: str)
 # --- every statement fails in turn --------------------------------------------------------------------------------------
 
 
-class FaultyConnection:
-    """Runs statements on a real connection; the chosen ones fail, before or after they were run."""
-
-    def __init__(self, connection: sqlite3.Connection, fails: Callable[[int, str], bool], *, runs_first: bool) -> None:
-        self._connection = connection
-        self._fails = fails
-        self._runs_first = runs_first
-        self.statements: list[str] = []
-
-    def execute(self, statement: str, *arguments: Any) -> sqlite3.Cursor:
-        number = len(self.statements)
-        self.statements.append(statement)
-        if not self._fails(number, statement):
-            return self._connection.execute(statement, *arguments)
-        if self._runs_first:
-            self._connection.execute(statement, *arguments)
-        error = sqlite3.OperationalError("disk I/O error")
-        # As SQLite's own errors have it.
-        error.sqlite_errorcode = sqlite3.SQLITE_IOERR
-        raise error
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._connection, name)
-
-
 def break_connection(
     journal: Journal[CensusState], fails: Callable[[int, str], bool], *, runs_first: bool
-) -> FaultyConnection:
-    """Put a faulty connection between the journal and its file."""
-    connection = journal.db.conn
-    assert isinstance(connection, sqlite3.Connection)
-    faulty = FaultyConnection(connection, fails, runs_first=runs_first)
-    journal.db.conn = faulty  # type: ignore[assignment]  # it does what the journal uses
-    return faulty
+) -> WatchedConnection:
+    """Make the statements fail for which `fails` is true, by number and text, before or after they run."""
+    return break_statements(
+        journal.db,
+        lambda watched, statement: fails(len(watched.statements) - 1, statement),
+        happens=runs_first,
+    )
 
 
 def one_life(journal: Journal[CensusState]) -> None:
@@ -825,22 +801,16 @@ def test_a_fold_that_cannot_be_made_again_closes_the_journal_for_good(path: Path
     assert sound(path) == READY
 
 
-class FailingToBegin(FaultyConnection):
-    """Fails with a code of SQLite's at BEGIN, until told otherwise."""
+class FailingToBegin:
+    """A journal whose transactions fail to begin with a code of SQLite's, until told otherwise."""
 
     def __init__(self, journal: Journal[CensusState], code: int) -> None:
-        connection = journal.db.conn
-        assert isinstance(connection, sqlite3.Connection)
-        super().__init__(connection, never, runs_first=False)
         self.code = code
-        journal.db.conn = self  # type: ignore[assignment]  # it does what the journal uses
+        watch(journal.db, before=self._fail)
 
-    def execute(self, statement: str, *arguments: Any) -> sqlite3.Cursor:
+    def _fail(self, _: WatchedConnection, statement: str) -> None:
         if statement == "BEGIN IMMEDIATE" and self.code != sqlite3.SQLITE_OK:
-            error = sqlite3.OperationalError("it does not begin")
-            error.sqlite_errorcode = self.code
-            raise error
-        return super().execute(statement, *arguments)
+            raise disk_error(self.code)
 
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY])

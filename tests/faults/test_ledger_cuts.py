@@ -25,11 +25,13 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.ledger_world import PERSONS, Asked, LedgerWorld, Links
+from fakes.connections import at, watch
+from unit.census_node.ledger.ledger_world import PERSONS, Asked, LedgerWorld, Links
 
 from broker_common.errors import InternalError
 from broker_common.storage.journal import Journal
@@ -68,12 +70,7 @@ class Camera:
         self._is_copying = False
         for name in CALLS:
             patch.setattr(os, name, self._watched(name, getattr(os, name)))
-        commit, start_over = Journal._commit, Journal.start_log_over
-
-        def committing(journal: Journal[Any]) -> None:
-            self._shoot("commit")
-            commit(journal)
-            self._shoot("committed")
+        start_over = Journal.start_log_over
 
         def starting_over(journal: Journal[Any]) -> bool:
             self._shoot("log")
@@ -81,7 +78,11 @@ class Camera:
             self._shoot("log started over")
             return done
 
-        patch.setattr(Journal, "_commit", committing)
+        watch(
+            world.node.journal.db,
+            before=at("COMMIT", partial(self._shoot, "commit")),
+            after=at("COMMIT", partial(self._shoot, "committed")),
+        )
         patch.setattr(Journal, "start_log_over", starting_over)
 
     def _watched(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -163,8 +164,7 @@ def test_every_cut_leaves_the_ledgers_of_what_was_logged(lived: Lived) -> None:
     for cut in lived.cuts:
         there = lived.world.elsewhere(cut.folder, memories[min(memories)])
         there.recall(memories[events_in(there)])
-        # The slots before it are used, or another charge's that was under way.
-        there._slot += 64
+        there.skip_slots(64)
         try:
             there.verify()
             there.verify_files()
@@ -273,7 +273,7 @@ def test_every_call_that_fails_stops_the_node_and_loses_nothing(tmp_path: Path, 
         assert events_in(world) - before[0] == (0 if code or act == "compact and erase" else 1)
         world.verify()
         world.verify_files()
-        world._slot += 64
+        world.skip_slots(64)
         for again in ACTS.values():
             again(world)
             world.verify()

@@ -28,7 +28,7 @@ the same instant (everything runs in one thread, a commit is one step), nor of T
 What randomness remains: keys, ids, salts and noise are the operating system's. What happens, and in which order, follows
 from the seed, so that a failure comes again from the call that it prints.
 
-Other seeds: `PYTHONPATH=tests python -m fakes.explore_sequences --seeds 1000..1200`.
+Other seeds: `PYTHONPATH=tests python -m faults.explore_sequences --seeds 1000..1200`.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fakes.sequences import SequenceError, draw, op, run_sequence, shrink
 from fakes.simulation import make_template
+from faults.sequences import SequenceError, draw, op, run_sequence, shrink
 
 from broker_common.tlog.entries import Charged
 

@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Mapping
 from typing import Any
 
-from fakes.own_data import DICTIONARY, IDS, PUBLISHED
 from fuzz.target import Target, fresh_path, require
+from unit.storage.own_data import DICTIONARY, IDS, PUBLISHED
 
 from broker_common.storage.source.mapping import WordReader
 from broker_common.storage.source.plan import OwnPlan

@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
 import pytest
-from fakes.loopback import CENSUS, OTHER, OWNER, Loopback, call, hand_over
 from fakes.patience import PATIENCE_SECONDS, until
 from fakes.rosters import MadeRoster
 from fakes.world import HEALTH, HEALTH_ORIGIN, Order, World
@@ -25,6 +24,7 @@ from google.protobuf.message import Message
 from grpc import aio
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
+from integration.loopback import CENSUS, OTHER, OWNER, Loopback, call, hand_over
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 from tripartite.v1 import (

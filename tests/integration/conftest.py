@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from fakes.loopback import Loopback
 from fakes.patience import NEVER_SECONDS
 from fakes.world import World
+from integration.loopback import Loopback
 
 
 @pytest.fixture(autouse=True)

@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator
 from typing import Any, NoReturn
 
 import pytest
-from fakes.loopback import CENSUS, OTHER, OWNER, Loopback, add_cards, serving
 from fakes.patience import NEVER_SECONDS, PATIENCE_SECONDS, linger, until
 from fakes.virtual_time import VirtualLoop
 from fakes.world import HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World
 from grpc import aio
 from grpc.aio import AioRpcError
+from integration.loopback import CENSUS, OTHER, OWNER, Loopback, add_cards, serving
 from tripartite.v1 import (
     answer_pb2,
     health_service_pb2,
@@ -341,12 +341,14 @@ def test_frozen_census_node_does_not_make_anybody_wait_longer_than_they_wanted(
     """In virtual time: the wait, or the time of one call, whichever is longer; not both."""
     call_seconds = 3.0
 
-    async def frozen(*_: object) -> NoReturn:
+    @contextlib.asynccontextmanager
+    async def frozen(*_: object) -> AsyncIterator[NoReturn]:
         await asyncio.Event().wait()
         raise AssertionError("nothing wakes it")
+        yield
 
     monkeypatch.setattr(asking_module, "_CALL_SECONDS", call_seconds)
-    monkeypatch.setattr(Session, "_met", frozen)
+    monkeypatch.setattr(asking_module, "open_channel", frozen)
     nodes, loop = Loopback(world), VirtualLoop(random.Random(0))
     query = world.remember(nodes.answers, world.order())
     census, health = Peer("census", "", ()), Peer("health", "", ())

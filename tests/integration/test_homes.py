@@ -17,11 +17,11 @@ from cryptography import x509
 from fakes.cards import Party
 from fakes.deployment import run_here
 from fakes.forged import STRANGE, twin
-from fakes.loopback import running
-from fakes.loopback import serving as serving_inbox
 from fakes.patience import PATIENCE_SECONDS, until
 from fakes.world import FRENCH, verify_stored_log
 from grpc.aio import ServicerContext
+from integration.loopback import running
+from integration.loopback import serving as serving_inbox
 from structlog.testing import capture_logs
 from tripartite.v1 import card_service_pb2, card_service_pb2_grpc, inbox_service_pb2, inbox_service_pb2_grpc
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import pytest
 from fakes.clock import FakeClock
 from fakes.deployment import Outcome, run_here
-from fakes.loopback import running
+from integration.loopback import running
 
 from broker_common.crypto.cards import PURPOSES, SAMPLE, SAMPLING, TLS, PublicKey, VerifiedCard
 from broker_common.crypto.certificates import PeerCertificate, Role, credentials_of
@@ -268,8 +268,7 @@ async def test_private_keys_that_have_ended_are_gone_after_the_next_start(
     assert rotate(home, purpose, "--in", "0s", "--honour", "1d").code == 0
     assert has_private(before.keyring, purpose, old)
     for days, is_there in ((0, True), (2, False)):
-        later = opened(deployment, role)
-        later._clock = FakeClock(system_clock() + days * DAY_MS)  # type: ignore[assignment]  # it tells the time
+        later = HOMES[role](deployment / role, FakeClock(system_clock() + days * DAY_MS))
         async with running(later.serve):
             pass
         copied = tmp_path / f"copy after {days} days"
@@ -286,8 +285,7 @@ async def test_clock_that_is_ahead_at_one_start_does_not_end_the_log(deployment:
     home = deployment / role
     old = newest(opened(deployment, role).own_card(), "log")
     assert rotate(home, "log", "--honour", "1d").code == 0
-    ahead = opened(deployment, role)
-    ahead._clock = FakeClock(system_clock() + 2 * DAY_MS)  # type: ignore[assignment]  # it tells the time
+    ahead = HOMES[role](deployment / role, FakeClock(system_clock() + 2 * DAY_MS))
     async with running(ahead.serve):
         pass
     for _ in range(2):
@@ -317,8 +315,7 @@ async def test_clock_that_is_ahead_at_one_start_does_not_end_the_card(deployment
     """An identity key that is still on the card signs the next one, too; without it no key could be replaced any more."""
     home = deployment / role
     assert rotate(home, "identity", "--honour", "1d").code == 0
-    ahead = opened(deployment, role)
-    ahead._clock = FakeClock(system_clock() + 2 * DAY_MS)  # type: ignore[assignment]  # it tells the time
+    ahead = HOMES[role](deployment / role, FakeClock(system_clock() + 2 * DAY_MS))
     async with running(ahead.serve):
         pass
     assert rotate(home, TLS).result["serial"] == 3
@@ -360,8 +357,7 @@ async def test_keys_that_may_not_be_changed_hinder_no_start(
         raise InternalError("STORE_FAILED")
 
     monkeypatch.setattr(Home, "replace_key", read_only)
-    later = opened(deployment, "census")
-    later._clock = FakeClock(system_clock() + 2 * DAY_MS)  # type: ignore[assignment]  # it tells the time
+    later = CensusHome(deployment / "census", FakeClock(system_clock() + 2 * DAY_MS))
     async with running(later.serve):
         pass
     assert "cannot be removed" in "".join(capsys.readouterr())
@@ -402,8 +398,7 @@ async def test_disk_that_is_copied_opens_no_sample_of_before(deployment: Path, t
     assert rotate(home, SAMPLE, "--in", "0s", "--honour", "1d").code == 0
     opens: list[bool] = []
     for days in (0, 2):
-        later = CensusHome(home)
-        later._clock = FakeClock(system_clock() + days * DAY_MS)  # type: ignore[assignment]  # it tells the time
+        later = CensusHome(home, FakeClock(system_clock() + days * DAY_MS))
         async with running(later.serve):
             pass
         copied = tmp_path / f"copy after {days} days"

@@ -19,8 +19,8 @@ import structlog
 from fakes.clock import FakeClock
 from fakes.deployment import Deployment, make, run_here
 from fakes.patience import PATIENCE_SECONDS
-from fakes.secured import configure
-from fakes.secured import made as made_certificate
+from process.secured import configure
+from process.secured import made as made_certificate
 
 from broker_common.dashboard.log_picture import Problem, Witnessed, disk_problems, time_problems
 from broker_common.language import language

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.loopback import CENSUS, OTHER, OWNER, Loopback, hand_over, serving
 from fakes.patience import PATIENCE_SECONDS, until
 from fakes.world import FRENCH, HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, make_policy
 from grpc import StatusCode, aio
 from grpc.aio import AioRpcError, ServicerContext
+from integration.loopback import CENSUS, OTHER, OWNER, Loopback, hand_over, serving
 from msgspec import structs
 from structlog.testing import capture_logs
 from tripartite.v1 import (

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from fakes.links import roster_sender
-from fakes.loopback import Loopback
 from fakes.world import HEALTH, World, make_policy
+from integration.loopback import Loopback
 from tripartite.v1 import census_service_pb2_grpc
 
 from broker_common.crypto.linkage import LinkageKey

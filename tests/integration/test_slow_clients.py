@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fakes.loopback import OTHER, OWNER, Loopback
 from fakes.patience import PATIENCE_SECONDS, until
 from fakes.world import World
+from integration.loopback import OTHER, OWNER, Loopback
 from tripartite.v1 import health_service_pb2, health_service_pb2_grpc
 
 from broker_common.crypto.certificates import Role, server_name

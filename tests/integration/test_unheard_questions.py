@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from fakes.loopback import Loopback, add_cards, serving
 from fakes.world import HEALTH
 from grpc import StatusCode, aio
+from integration.loopback import Loopback, add_cards, serving
 from tripartite.v1 import health_service_pb2, health_service_pb2_grpc
 
 from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError

@@ -1,6 +1,6 @@
 """However the steps of two questions, crashes, starts, restored copies and a shutdown fall between each other, the ledger holds.
 
-Every reachable state of a small model is visited (`fakes.interleavings`), and each invariant of DESIGN 5 is looked at in each
+Every reachable state of a small model is visited (`privacy.interleavings`), and each invariant of DESIGN 5 is looked at in each
 of them. The model is tied to the product: paths that take every kind of step in every stage of a question are walked on a
 real node, its journal, ledgers and witness store, and after each step everything the model knows is compared with what
 lies on the disk. A model with one rule left out breaks an invariant.
@@ -17,9 +17,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from fakes.disk import FailingCommit
-from fakes.interleavings import QUESTIONS, Limits, Rules, State, Step, explore, problems, steps, way_to
+from fakes.connections import break_statements
 from fakes.world import HEALTH, HEALTH_ORIGIN, Order, OrderedSample, World, make_policy
+from privacy.interleavings import QUESTIONS, Limits, Rules, State, Step, explore, problems, steps, way_to
 
 from broker_common.errors import BrokerError, StateUnknownError
 from broker_common.privacy.accounting import price
@@ -253,8 +253,7 @@ class Real:
         self._fail(question, happens=True)
 
     def _fail(self, question: int, *, happens: bool) -> None:
-        journal: Any = self.node.journal
-        journal.db.conn = FailingCommit(journal.db.conn, happens=happens)
+        break_statements(self.node.journal.db, happens=happens)
         with pytest.raises(StateUnknownError):
             self._charged(question)
         # If the charge stands, this is what it will be answered from.

@@ -15,7 +15,8 @@ import pytest
 from fakes.canaries import Canary, Exhibit, Finding, Place, Searcher, forms, pseudonym_forms
 from fakes.homes import key_forms
 from fakes.neighbours import World
-from fakes.own_worlds import (
+from fakes.wiretap import Link, message_form
+from privacy.own_worlds import (
     ADMITTED,
     ASKED,
     CAUSES,
@@ -35,7 +36,6 @@ from fakes.own_worlds import (
     OwnLife,
     OwnWorlds,
 )
-from fakes.wiretap import Link, message_form
 
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.criteria import parse_condition

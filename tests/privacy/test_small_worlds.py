@@ -2,7 +2,7 @@
 
 Three people: x, who may have two cards, y, who shares x's household, and z, whom the census may not know. Two or three
 scales, a cap that pays for one nat, four answers at most. All sequences of questions about all sets of cards are played, with
-retries, drops, loads and operator's orders wherever they fit (`fakes.small_worlds`, on the real ledger and the real state of
+retries, drops, loads and operator's orders wherever they fit (`privacy.small_worlds`, on the real ledger and the real state of
 the service). The log-odds of the worst transcript is compared exactly with the largest charge that the cap admits. ARGUMENT.md
 names each game: one that reaches no more than one cap by what stands before the colon, another one by its name and figure.
 
@@ -24,7 +24,7 @@ import pytest
 from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.registries import SALT
 from fakes.small_census import SmallCensus
-from fakes.small_worlds import (
+from privacy.small_worlds import (
     CARDS,
     KEY,
     NO_CHARGES,

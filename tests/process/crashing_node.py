@@ -10,21 +10,23 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+# As pytest sees them: what tests share is imported as `fakes.NAME`.
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from fakes.connections import WatchedConnection, connecting
+
 from broker_common.cli import main
 from broker_common.crypto.sample_bits import SampleBits
-from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.witnessing import Witnessing, WitnessStore
-from broker_common.tlog.entries import Entry, Event
-from broker_common.tlog.replay import LogState
 from census_node.ledger.samples import SampleFolder
 from census_node.registry.rosters import RosterWriter
-from census_node.release.outbox import Outbox, WaitingAnswer
 from census_node.release.publication import Publication
 from census_node.release.slot_secrets import SlotSecrets
 from researcher_node.answers.store import Answers
@@ -81,29 +83,11 @@ def _die_at_call(owner: type, name: str, when: str, condition: Callable[[Any], b
 
 
 def _die_at_commit(step: str, when: str) -> None:
-    append, commit, put_answer = Journal._append, Journal._commit, Outbox.put_answer
-    in_transaction: set[str] = set()
-
-    def appending(journal: Journal[LogState], event: Event, not_before_ms: int) -> Entry:
-        in_transaction.add(type(event).__struct_config__.tag)  # type: ignore[arg-type]
-        return append(journal, event, not_before_ms)
-
-    def putting(outbox: Outbox, answer: WaitingAnswer) -> None:
-        in_transaction.add(_ANSWER)
-        put_answer(outbox, answer)
-
-    def committing(journal: Journal[LogState]) -> None:
-        is_the_step = step in in_transaction
-        in_transaction.clear()
-        if is_the_step and when == "before":
-            _die()
-        commit(journal)
-        if is_the_step:
+    def dying(watched: WatchedConnection, statement: str) -> None:
+        if statement == "COMMIT" and step in watched.stored:
             _die()
 
-    Journal._append = appending  # type: ignore[assignment,method-assign]
-    Journal._commit = committing  # type: ignore[assignment,method-assign]
-    Outbox.put_answer = putting  # type: ignore[assignment,method-assign]
+    sqlite3.connect = connecting(**{when: dying})
 
 
 def _die_at_file(ending: str, when: str) -> None:

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fakes.deployment import Deployment, Node, wait_until
 from fakes.disk import SmallDisk
-from fakes.watching import Watch, watching
+from process.watching import Watch, watching
 
 PROBLEM = "The disk of the home is nearly full"
 

@@ -19,7 +19,7 @@ import httpx
 import pytest
 from fakes.deployment import Deployment, make, run, wait_until
 from fakes.patience import PATIENCE_SECONDS
-from fakes.secured import HOST, OPENSSL, Configured, Pair, configure, configured, documented, form_of, made, operator
+from process.secured import HOST, OPENSSL, Configured, Pair, configure, configured, documented, form_of, made, operator
 
 pytestmark = [
     pytest.mark.process,

@@ -17,7 +17,7 @@ import httpx
 import pytest
 from fakes.deployment import Deployment, make, run_here, wait_until
 from fakes.patience import PATIENCE_SECONDS
-from fakes.secured import HOST, OPENSSL, ROOT, Configured, configure, configured, documented, form_of
+from process.secured import HOST, OPENSSL, ROOT, Configured, configure, configured, documented, form_of
 
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 pytestmark = [

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fakes.deployment import PROGRAM, run
-from fakes.evaluations import RUN, evaluation
 from fakes.patience import PATIENCE_SECONDS
+from unit.lab.evaluations import RUN, evaluation
 
 pytestmark = pytest.mark.process
 

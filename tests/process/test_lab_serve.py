@@ -14,8 +14,8 @@ from html import unescape
 from pathlib import Path
 
 import pytest
+from browser.lab_site import lab_site
 from fakes.deployment import PROGRAM
-from fakes.lab_site import lab_site
 
 pytestmark = pytest.mark.process
 

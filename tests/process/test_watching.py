@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 from fakes.deployment import FRENCH, PROGRAM, Deployment, Node, make, run_here, wait_until
 from fakes.patience import PATIENCE_SECONDS
-from fakes.watching import MONITORING, Watch, configure, get, needs_prometheus, prometheus, watching
+from process.watching import MONITORING, Watch, configure, get, needs_prometheus, prometheus, watching
 
 from broker_common.crypto.certificates import Identity, make_certificate
 from broker_common.storage.clock import system_clock

@@ -10,12 +10,12 @@ from typing import TypeAlias
 import duckdb
 import numpy as np
 import pytest
-from fakes.counted_passes import passes_made
 from fakes.event_worlds import CHAIN, DICTIONARY, FIRST_DAY, HOUSEHOLDS, EventWorld
 from fakes.obvious_criteria import ObviousPerson, meets
 from fakes.samples import selected
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from properties.counted_passes import passes_made
 
 from broker_common.query import normal_form
 from broker_common.query.condition import Condition, Literal, Order

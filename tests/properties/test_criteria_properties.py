@@ -13,12 +13,12 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 import pytest
-from fakes.counted_passes import passes_made
 from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.obvious_criteria import decoded
 from fakes.samples import selected
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from properties.counted_passes import passes_made
 from tripartite.v1 import condition_pb2
 
 from broker_common.errors import InvalidRequestError

@@ -8,10 +8,10 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 import duckdb
-from fakes.own_data import DICTIONARY, IDS, PUBLISHED, Row, own_home
 from fakes.parquet import parquet_from_csv
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from unit.storage.own_data import DICTIONARY, IDS, PUBLISHED, Row, own_home
 
 from broker_common.crypto.id_forms import parse_health_card
 from broker_common.crypto.linkage import LinkageChain, LinkageKey

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from fakes.connections import WatchedConnection, watch_journals
 from fakes.links import arrived, at_work, count, stream
 from fakes.patience import PATIENCE_SECONDS
 from fakes.world import HEALTH, Order, Pseudonyms, World, charge_and_answer, make_policy, release
@@ -21,7 +22,7 @@ from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.privacy.policy import Policy
 from broker_common.rpc.server import StopSignal
 from broker_common.storage.dictionary.adopted import Dictionaries
-from broker_common.storage.journal import Journal, Transaction
+from broker_common.storage.journal import Transaction
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted, Entry, Event, Released, Shutdown
 from census_node.config import LimitConfig
@@ -451,13 +452,12 @@ def test_policy_under_which_nothing_fits_shuts_down_with_its_adoption(
     """One transaction holds both, so that there is no instant at which a shut service looks open."""
     world = nearly_spent
     commits: list[int] = []
-    commit = Journal._commit
 
-    def counted(journal: Journal[CensusState]) -> None:
-        commit(journal)
-        commits.append(len(world.entries()))
+    def counted(watched: WatchedConnection, statement: str) -> None:
+        if statement == "COMMIT" and watched.stored:
+            commits.append(len(world.entries()))
 
-    monkeypatch.setattr(Journal, "_commit", counted)
+    watch_journals(monkeypatch, after=counted)
     before = len(world.entries())
     adopt(world, NOTHING_FITS)
     assert commits == [before + 2]

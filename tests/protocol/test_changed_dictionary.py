@@ -21,6 +21,7 @@ from broker_common.query.dictionary_changes import Change as DictionaryChange
 from broker_common.query.dictionary_changes import changes
 from broker_common.query.dictionary_document import parse_dictionary_document
 from broker_common.query.question import Cell, Question
+from broker_common.query.ticket import VerifiedTicket
 from broker_common.storage.dictionary.adopted import Dictionaries
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
@@ -218,8 +219,9 @@ def test_a_charge_that_is_not_of_its_loads_dictionary_is_never_counted(
     """However it came about, it is lost, for the operator to see; the node starts and answers others."""
     order = world.order(change=about_french)
     admitted, census = admitted_in_spite_of(world, order, change), world.census
-    monkeypatch.setattr(census.charging, "_verify_dictionary", lambda _ticket: None)
-    charge = census.charging.charge(admitted, census.keeping.keep(admitted), at_ms=world.clock())
+    with monkeypatch.context() as patch:
+        patch.setattr(VerifiedTicket, "verify_dictionary", lambda *_: None)
+        charge = census.charging.charge(admitted, census.keeping.keep(admitted), at_ms=world.clock())
     with pytest.raises(InternalError, match="not of its load's dictionary") as caught:
         census.answers.make(charge, census.journal.prove(charge.index))
     assert caught.value.stops_node

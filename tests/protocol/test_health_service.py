@@ -1043,20 +1043,20 @@ async def test_sample_is_forwarded_no_earlier_than_its_delay(tmp_path: Path) -> 
 
 async def test_cohorts_are_drawn_one_at_a_time(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many samples may be in memory, no cohort shares the machine with another one, whose size it would show."""
-    drawn, under_way, most = HealthService._drawn, set[str](), list[int]()
+    drawn, under_way, most = HealthNode.sample, set[str](), list[int]()
 
-    def drawing(service: HealthService, accepted: Accepted) -> tuple[Sample, sample_pb2.Manifest, int]:
+    def drawing(node: HealthNode, accepted: Accepted) -> Sample:
         under_way.add(accepted.ticket.hash.hex())
         most.append(len(under_way))
         # The first one goes on when the second one waits for it, or does not wait for it.
         while len(most) == 1 and not service._drawing._waiters:
             time.sleep(0.001)
         try:
-            return drawn(service, accepted)
+            return drawn(node, accepted)
         finally:
             under_way.remove(accepted.ticket.hash.hex())
 
-    monkeypatch.setattr(HealthService, "_drawn", drawing)
+    monkeypatch.setattr(HealthNode, "sample", drawing)
     service = parties.health()
     asking = [submit(service, parties.world.order(name), name) for name in (RESEARCHER, OTHER_RESEARCHER)]
     assert await asyncio.gather(*(asyncio.create_task(each) for each in asking)) == [STAGES] * 2

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fakes.connections import at, break_statements, watch
 from fakes.samples import whom
 from fakes.world import RELEASE, OrderedSample, Pseudonyms, World, charge_and_answer, make_policy, rows
 
@@ -297,20 +298,12 @@ def test_retry_leaves_no_second_sample(world: World, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("happened", [False, True])
-def test_uncertain_commit_keeps_the_sample(world: World, monkeypatch: pytest.MonkeyPatch, happened: bool) -> None:
+def test_uncertain_commit_keeps_the_sample(world: World, happened: bool) -> None:
     """Nobody knows whether the charge stands: its sample stays, for the log to tell after the start."""
     sample = world.sample(world.order())
     admitted = world.admit(world.messages(sample))
     journal = world.census.journal
-    commit = journal._commit
-
-    def lost_reply() -> None:
-        if happened:
-            commit()
-        journal._broken = StateUnknownError("STATE_UNKNOWN")
-        raise journal._broken
-
-    monkeypatch.setattr(journal, "_commit", lost_reply)
+    break_statements(journal.db, happens=happened)
     with pytest.raises(StateUnknownError):
         charge_and_answer(world.census, admitted)
     assert len(kept_files(world)) == 1
@@ -324,17 +317,15 @@ def test_uncertain_commit_keeps_the_sample(world: World, monkeypatch: pytest.Mon
     world.verify_honest_query()
 
 
-def test_sample_is_on_disk_before_its_charge(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sample_is_on_disk_before_its_charge(world: World) -> None:
     """When the charge is written, the file that it names is whole: a crash right after it can be made good."""
     sample = world.sample(world.order())
     admitted = world.admit(world.messages(sample))
-    begin, seen = world.census.journal._begin, []
-
-    def witnessed() -> None:
-        seen.append(kept_files(world))
-        begin()
-
-    monkeypatch.setattr(world.census.journal, "_begin", witnessed)
+    seen: list[list[str]] = []
+    watch(
+        world.census.journal.db,
+        before=at("BEGIN IMMEDIATE", lambda: seen.append(kept_files(world))),
+    )
     charge_and_answer(world.census, admitted)
     (name,) = seen[0]
     assert name.endswith(".sample")

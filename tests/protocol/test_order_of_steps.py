@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.connections import WatchedConnection, break_statements, disk_error, watch
 from fakes.links import at_work, count, stream
 from fakes.virtual_time import in_virtual_time
 from fakes.world import (
@@ -123,20 +125,11 @@ def test_charge_that_cannot_be_written_counts_nothing(world: World, touched: lis
     world.verify_honest_query()
 
 
-def test_commit_whose_outcome_is_unknown_counts_nothing(
-    world: World, touched: list[Touch], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commit_whose_outcome_is_unknown_counts_nothing(world: World, touched: list[Touch]) -> None:
     """After an uncertain commit the node stops; nothing is counted, signed or served until it has read its log again."""
     order = world.order()
     admitted = world.admit(world.messages(world.sample(order)))
-    commit = world.census.journal._commit
-
-    def lost_reply() -> None:
-        commit()
-        world.census.journal._broken = StateUnknownError("STATE_UNKNOWN")
-        raise world.census.journal._broken
-
-    monkeypatch.setattr(world.census.journal, "_commit", lost_reply)
+    break_statements(world.census.journal.db, happens=True)
     with pytest.raises(StateUnknownError):
         charge_and_answer(world.census, admitted)
     with pytest.raises(StateUnknownError):
@@ -217,24 +210,22 @@ async def test_aborted_streams_count_nobody(world: World, touched: list[Touch], 
     assert [charged for _, charged in touched] == [[world.charges()[0].ticket]]
 
 
-def busy_journal(world: World, monkeypatch: pytest.MonkeyPatch, *, charges: int, times: int) -> list[int]:
+def busy_journal(world: World, *, charges: int, times: int) -> list[int]:
     """A backup holds the journal from the given charge on, for so many tries; counts the tries left."""
-    journal, left = world.census.journal, [times]
-    begin = journal._begin
+    left = [times]
 
-    def held() -> None:
-        if len(world.charges()) == charges and left[0]:
+    def held(_: WatchedConnection, statement: str) -> None:
+        if statement == "BEGIN IMMEDIATE" and left[0] and len(world.charges()) == charges:
             left[0] -= 1
-            raise RefusedError("BUSY", retry_seconds=30)
-        begin()
+            raise disk_error(sqlite3.SQLITE_BUSY)
 
-    monkeypatch.setattr(journal, "_begin", held)
+    watch(world.census.journal.db, before=held)
     return left
 
 
-def test_answer_that_is_paid_for_waits_for_the_journal(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answer_that_is_paid_for_waits_for_the_journal(world: World) -> None:
     """After the charge nothing is given up: a journal that another process holds is waited for, at every step."""
-    left = busy_journal(world, monkeypatch, charges=1, times=3)
+    left = busy_journal(world, charges=1, times=3)
     order = world.order()
     world.charge(order)
     assert left == [0]
@@ -245,18 +236,18 @@ def test_answer_that_is_paid_for_waits_for_the_journal(world: World, monkeypatch
     assert len(world.charges()) == 1
 
 
-def test_question_that_is_not_paid_for_does_not_wait(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_question_that_is_not_paid_for_does_not_wait(world: World) -> None:
     """Before the charge the health node is told to come back."""
-    left = busy_journal(world, monkeypatch, charges=0, times=1)
+    left = busy_journal(world, charges=0, times=1)
     with world.unchanged(), pytest.raises(RefusedError, match="BUSY"):
         world.charge(world.order())
     assert left == [0]
     world.verify_honest_query()
 
 
-def test_node_that_is_to_stop_does_not_wait(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_that_is_to_stop_does_not_wait(world: World) -> None:
     """A stop is not held up by somebody else's lock: the next start makes the answer."""
-    busy_journal(world, monkeypatch, charges=1, times=10**9)
+    busy_journal(world, charges=1, times=10**9)
     world.census.stopping.set()
     order = world.order()
     with pytest.raises(RefusedError, match="BUSY"):

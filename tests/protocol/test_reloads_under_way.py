@@ -7,7 +7,7 @@ accepted on, as places of their roster; or there is no charge. What they need st
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -350,16 +350,16 @@ def test_store_that_is_removed_while_it_is_looked_up_is_not_missed(
 ) -> None:
     """A load took its place while a question was verified: the next one is looked at, and nobody is told that nothing is loaded."""
     node, order = world.open_health(), world.order()
-    store, loads = node._store, [node.load_in_force()]
+    store, loads = node.stores.store, [node.load_in_force()]
 
-    def removed(load: str) -> PeopleStore:
+    def removed(load: str, commitments: Mapping[str, str]) -> PeopleStore:
         if load != loads[0]:
-            return store(load)
+            return store(load, commitments)
         if len(loads) == 1:
             loads.append(world.load_health(OTHER_PEOPLE))
         raise REASONS[code].family(code, what="health data", role="health", problem="it is gone")
 
-    monkeypatch.setattr(node, "_store", removed)
+    monkeypatch.setattr(node.stores, "store", removed)
     assert node.verify(order.submission, RESEARCHER, world.policy).load == loads[1]
     # One that is missing although it is in force is.
     loads[0] = loads[1]

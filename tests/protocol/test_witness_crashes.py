@@ -6,9 +6,11 @@ Dying is abandoning a node and starting another one on a copy of the bytes that 
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from pathlib import Path
 
 import pytest
+from fakes.connections import break_statements
 from fakes.links import LogLink, census_witness
 from fakes.pair import STAGES
 from fakes.patience import NEVER_SECONDS, PATIENCE_SECONDS, linger, until
@@ -19,7 +21,7 @@ from tripartite.v1 import log_service_pb2
 from broker_common.crypto.certificates import Identity
 from broker_common.errors import PeerUnavailableError, RefusedError
 from broker_common.membership.registration import announce, renew
-from broker_common.storage.journal import Journal, Transaction
+from broker_common.storage.journal import Transaction
 from broker_common.storage.witnessing import WitnessStore
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Released, Slots
@@ -218,19 +220,16 @@ def test_death_between_the_entry_of_noise_slots_and_its_publication(
     world.verify_honest_query()
 
 
-def test_noise_slots_that_another_process_kept_from_the_log(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noise_slots_that_another_process_kept_from_the_log(world: World) -> None:
     """A backup holds the journal when a batch is due: that quote is told to come back, and the next one finds slots."""
     world.use_up_slots()
     before = secret_files(world)
-    begin, held = Journal._begin, [1]
-
-    def busy(journal: Journal[CensusState]) -> None:
-        if held:
-            held.pop()
-            raise RefusedError("BUSY", retry_seconds=30)
-        begin(journal)
-
-    monkeypatch.setattr(Journal, "_begin", busy)
+    held = [1]
+    break_statements(
+        world.census.journal.db,
+        lambda _, statement: statement == "BEGIN IMMEDIATE" and bool(held and held.pop()),
+        code=sqlite3.SQLITE_BUSY,
+    )
     with world.unchanged(), pytest.raises(RefusedError, match="BUSY"):
         world.reserve()
     # Nobody has committed to what was drawn: it gives way to what is drawn next.

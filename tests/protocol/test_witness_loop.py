@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 from fakes.links import WitnessScript
 from fakes.pair import STAGES
-from fakes.patience import PATIENCE_SECONDS, until
+from fakes.patience import until
 from fakes.witnessed import WitnessedPair
 from fakes.world import CENSUS, CENSUS_ORIGIN, HEALTH_ORIGIN, RESEARCHER, World
 from grpc import StatusCode
@@ -28,7 +28,6 @@ from broker_common.storage.witnessing import CosignedNote, CosignedNotes
 from broker_common.tlog.cosignature import MOST_SKEW_MS, Cosigner
 from broker_common.tlog.note import MAX_NOTE_BYTES, NoteSigner
 from census_node.node import CensusNode
-from health_node.witness import CensusWitness
 
 Response = log_service_pb2.WitnessResponse
 # Doubled every time, up to the longest.
@@ -221,19 +220,13 @@ async def test_census_node_that_never_answers_is_given_up(
 ) -> None:
     """Caught by the call's deadline: a witness that hangs would never cosign again."""
     monkeypatch.setattr("health_node.witness._WAIT_MS", 0)
-    request = CensusWitness._request
 
     async def hanging(_: log_service_pb2.WitnessRequest) -> Response:
         await asyncio.Event().wait()
         return Response()
 
-    def impatient(witness: CensusWitness) -> log_service_pb2.WitnessRequest:
-        # With calls that are never answered, and with no others.
-        seconds = 0.02 if stage.pair.logs.script is hanging else PATIENCE_SECONDS
-        monkeypatch.setattr("health_node.witness._CALL_SECONDS", seconds)
-        return request(witness)
-
-    monkeypatch.setattr(CensusWitness, "_request", impatient)
+    # With calls that are never answered, and with no others.
+    stage.pair.logs.deadline = lambda timeout: 0.02 if stage.pair.logs.script is hanging else timeout
     await verify_backs_off(stage, pauses, hanging)
 
 

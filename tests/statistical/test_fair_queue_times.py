@@ -42,8 +42,7 @@ from census_node.service import CensusService
 from health_node import texts
 from health_node.config import LimitConfig
 from health_node.node import HealthNode
-from health_node.query.fair_queue import Spot
-from health_node.service import HealthService
+from health_node.query.fair_queue import FairQueue, Spot
 
 pytestmark = pytest.mark.statistical
 
@@ -187,7 +186,7 @@ def test_a_sample_that_left_when_it_was_drawn_would_show_it(tmp_path: Path, monk
     async def at_once(*_: object) -> None:
         pass
 
-    monkeypatch.setattr(HealthService, "_wait_to_leave", at_once)
+    monkeypatch.setattr(FairQueue, "pause", at_once)
     told = [observe(tmp_path / name, costs) for name, costs in {"tiny": TINY, **WORLDS}.items()]
     assert len({tuple(forwarded(seen)) for seen in told}) > 1
 
@@ -219,7 +218,7 @@ def test_a_line_that_moved_when_work_ended_would_show_it(tmp_path: Path, monkeyp
         observe(tmp_path / f"at once {number}", costs, policy=AT_ONCE) for number, costs in enumerate((TINY, slow))
     ]
     assert forwarded(at_once[0]) != forwarded(at_once[1])
-    wait = HealthService._wait_to_leave
+    pause = FairQueue.pause
     held: list[Spot] = []
     place = Spot.place
 
@@ -228,12 +227,12 @@ def test_a_line_that_moved_when_work_ended_would_show_it(tmp_path: Path, monkeyp
         held.append(self)
         return waited
 
-    async def early(*arguments: Any) -> None:
+    async def early(line: FairQueue, seconds: float) -> None:
         held.pop(0).leave()
-        await wait(*arguments)
+        await pause(line, seconds)
 
     monkeypatch.setattr(Spot, "place", noting)
-    monkeypatch.setattr(HealthService, "_wait_to_leave", early)
+    monkeypatch.setattr(FairQueue, "pause", early)
     monkeypatch.setattr(Spot, "leave", partialmethod(leave_once, Spot.leave))
     told = [observe(tmp_path / str(number), costs) for number, costs in enumerate((TINY, slow))]
     assert forwarded(told[0]) != forwarded(told[1])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from benchmarks.coverage import LEAST, MOST, Case, Covered, Simulation
-from fakes.noisy_tables import Table, draws
+from benchmarks.noisy_tables import Table, draws
 from scipy import stats
 
 from broker_common.crypto.noise_stream import NoiseStream

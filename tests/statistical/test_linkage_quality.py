@@ -12,7 +12,7 @@ from math import sqrt
 from pathlib import Path
 
 import pytest
-from fakes.registers import Registers, links_in, rows_of
+from unit.census_node.linking.registers import Registers, links_in, rows_of
 
 from census_node.linking.settings import Mode
 

@@ -15,22 +15,22 @@ the policy's tick is measured in the same run, and where the comparison must fin
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random  # noqa: TID251 - the order of two worlds, no secret
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from fakes.clock import FakeClock
 from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.links import NO_CONTEXT, count
-from fakes.loopback import Loopback
 from fakes.patience import PATIENCE_SECONDS
 from fakes.quotes import quote_of
 from fakes.timed_loop import LoopClock, TimedLoop
@@ -46,8 +46,9 @@ from fakes.world import (
     make_policy,
 )
 from grpc import aio
+from integration.loopback import Loopback
 from scipy import stats
-from tripartite.v1 import census_service_pb2, census_service_pb2_grpc
+from tripartite.v1 import census_service_pb2, census_service_pb2_grpc, inbox_service_pb2
 
 import census_node.ledger.book
 import census_node.query.answering
@@ -66,10 +67,13 @@ from census_node.ledger.book import LedgerBook
 from census_node.ledger.passes import Bits, CardPlaces, Passes
 from census_node.ledger.samples import SampleFolder
 from census_node.ledger.snapshots import SnapshotFolder
+from census_node.node import CensusNode
 from census_node.query.flow import Charge
 from census_node.query.publishing import Publishing
 from census_node.query.schedule import Round, Ticks
+from census_node.release import delivery
 from census_node.release.delivery import Courier
+from census_node.release.released import ReleasedAnswers
 from census_node.service import CensusService
 
 pytestmark = pytest.mark.statistical
@@ -351,10 +355,9 @@ async def _watched(
         _use_up(world.census.book)
     orders, unheard = [world.order() for _ in questions], world.order()
     world.cosigning = False
-    pushed = partial(_push, watch, world)
-    courier = Courier(world.census, lambda: {RESEARCHER: Peer("researcher", "", ())}, _no_tls, LimitConfig())
+    courier = Courier(world.census, lambda: {RESEARCHER: Peer("researcher", "", ())}, Mock, LimitConfig())
     with pytest.MonkeyPatch.context() as patch, taking_time(watch.loop, world, secret):
-        patch.setattr(courier, "_push_in_turn", pushed)
+        patch.setattr(delivery, "open_channel", lambda *_: InboxChannel(watch))
         for_ever = [
             asyncio.create_task(each) for each in (service.run(), cosign(watch, world, placement), courier.run())
         ]
@@ -375,19 +378,26 @@ async def _watched(
     assert stop.error is None
 
 
-def _no_tls() -> Any:
-    raise AssertionError("there is no channel here")
+class InboxChannel(contextlib.AbstractAsyncContextManager["InboxChannel"]):
+    """A channel to an inbox that takes everything."""
 
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
 
-async def _push(watch: Watch, world: World, researcher: str, peer: Peer, queries: list[str]) -> str:
-    """An inbox that takes everything."""
-    del researcher, peer
-    for query in queries:
-        answer = await asyncio.to_thread(world.census.released.waiting_answer, query)
-        assert answer is not None
-        watch.see("push", len(answer.sealed))
-        await asyncio.to_thread(world.census.released.delivered, answer.ticket_hash, "inbox")
-    return ""
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    def unary_unary(
+        self, *_: object, **_options: object
+    ) -> Callable[..., Awaitable[inbox_service_pb2.DeliverResponse]]:
+        """What the generated stub makes its one call of."""
+        return self._deliver
+
+    async def _deliver(
+        self, request: inbox_service_pb2.DeliverRequest, **_: object
+    ) -> inbox_service_pb2.DeliverResponse:
+        self._watch.see("push", len(request.answer.sealed))
+        return inbox_service_pb2.DeliverResponse()
 
 
 def _use_up(book: LedgerBook) -> None:
@@ -473,24 +483,30 @@ def charges_shown_when_made(patch: pytest.MonkeyPatch) -> None:
 
 def deliveries_after_housekeeping(patch: pytest.MonkeyPatch) -> None:
     """Answers are pushed when everything that is to be forgotten has been."""
-    look = Courier._look
+    forget, undelivered, nodes = CensusNode.forget_expired, ReleasedAnswers.undelivered, list[CensusNode]()
 
-    async def late(courier: Courier) -> None:
-        await asyncio.to_thread(courier._node.forget_expired)
-        await look(courier)
+    def forgetting(node: CensusNode) -> None:
+        nodes[:] = [node]
+        forget(node)
 
-    patch.setattr(Courier, "_look", late)
+    def late(answers: ReleasedAnswers, researchers: Collection[str]) -> dict[str, list[str]]:
+        for node in nodes:
+            forget(node)
+        return undelivered(answers, researchers)
+
+    patch.setattr(CensusNode, "forget_expired", forgetting)
+    patch.setattr(ReleasedAnswers, "undelivered", late)
 
 
 def ledgers_read_under_the_journals_lock(patch: pytest.MonkeyPatch) -> None:
     """Nobody is served while the ledgers are written anew."""
-    compact = LedgerBook._compact
+    maintain = LedgerBook.maintain
 
-    def locked(book: LedgerBook) -> None:
-        with book._journal._lock:
-            compact(book)
+    def locked(book: LedgerBook, *arguments: Any) -> None:
+        with book._journal.reading():
+            maintain(book, *arguments)
 
-    patch.setattr(LedgerBook, "_compact", locked)
+    patch.setattr(LedgerBook, "maintain", locked)
 
 
 @pytest.mark.parametrize(

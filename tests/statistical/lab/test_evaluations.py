@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fakes.evaluations import CAP, MULTIPLIER, RUN, evaluation
+from unit.lab.evaluations import CAP, MULTIPLIER, RUN, evaluation
 
 from policy_lab.evaluate import messages
 from policy_lab.evaluate.answers import central_answers, central_tables, expected_answers

@@ -11,9 +11,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from fakes.farms import FARMS, asked
 from numpy.typing import NDArray
 from scipy import stats
+from unit.lab.farms import FARMS, asked
 
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.privacy.discrete_laplace import probability

@@ -47,10 +47,13 @@ def test_home_whose_package_is_absent_says_so(tmp_path: Path, monkeypatch: pytes
     absent = EntryPoint("census", "census_node.absent:CensusHome", "tripartite.homes")
     monkeypatch.setattr(key_commands, "entry_points", lambda **_: (absent,))
     # The package, not this module of it, is what somebody has to install.
-    monkeypatch.setattr(
-        cli, "_points", lambda: (EntryPoint("census", "census_node.cli:commands", "tripartite.commands"),)
-    )
-    assert code_of_list(tmp_path) == "NOT_INSTALLED"
+    point = EntryPoint("census", "census_node.cli:commands", "tripartite.commands")
+    monkeypatch.setattr(cli, "entry_points", lambda **_: (point,))
+    cli._points.cache_clear()
+    try:
+        assert code_of_list(tmp_path) == "NOT_INSTALLED"
+    finally:
+        cli._points.cache_clear()
 
 
 class Untouched:

@@ -23,7 +23,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (home / name).touch(mode=0o600)
     (home / "keys" / "identity.pub").touch(mode=0o644)
     monkeypatch.setattr(files, "file_system_of", lambda _: "ext4")
-    monkeypatch.setattr(files, "_flush_seconds", lambda _: 0.002)
+    monkeypatch.setattr(files, "flush_seconds", lambda _: 0.002)
     return home
 
 
@@ -81,7 +81,7 @@ def test_a_disk_that_may_forget_is_suspected(
 ) -> None:
     """A flush that takes no time, memory, a network; and a disk too slow to work with."""
     monkeypatch.setattr(files, "file_system_of", lambda _: kind)
-    monkeypatch.setattr(files, "_flush_seconds", lambda _: seconds)
+    monkeypatch.setattr(files, "flush_seconds", lambda _: seconds)
     assert [each.level for each in disk_findings(home)] == [level]
 
 
@@ -90,7 +90,7 @@ def test_the_flush_is_measured_and_leaves_nothing(tmp_path: Path) -> None:
     flushed: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", flushed.append)
-        assert files._flush_seconds(tmp_path) >= 0
+        assert files.flush_seconds(tmp_path) >= 0
     assert len(flushed) == files._FLUSHES
     assert list(tmp_path.iterdir()) == []
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from fakes.logs import ALICE
 from fakes.logs import policy as make_policy
-from fakes.small_health import BEGAN_MS, BEN, PEOPLE, Asked, SmallHealth
 from fakes.virtual_time import in_virtual_time
 from msgspec import structs
 from structlog.testing import capture_logs
+from unit.health_node.small_health import BEGAN_MS, BEN, PEOPLE, Asked, SmallHealth
 
 from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
 from broker_common.tlog.entries import Forwarded, Rostered, Settled

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
-from fakes.evaluations import evaluation
-from fakes.farms import write_farms
 from fakes.invoking import invoke
+from unit.lab.evaluations import evaluation
+from unit.lab.farms import write_farms
 
 from policy_lab.cli import lab
 from policy_lab.document import as_json, model

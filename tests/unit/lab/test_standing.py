@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.evaluations import evaluation
-from fakes.farms import write_farms
 from fakes.invoking import invoke
+from unit.lab.evaluations import evaluation
+from unit.lab.farms import write_farms
 
 from broker_common.errors import InvalidRequestError
 from broker_common.language import language

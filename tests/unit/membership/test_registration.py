@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 import pytest
 from fakes.cards import IDENTITY, Party
 from fakes.clock import FakeClock
+from fakes.connections import WatchedConnection, at, watch
 from fakes.forged import STRANGE, forge, subject_of, twin
 from fakes.logs import ALICE, CENSUS, HEALTH, ORIGIN, root
 from fakes.patience import PATIENCE_SECONDS
@@ -20,15 +21,13 @@ from broker_common.crypto.cards import MAX_CARD_BYTES, TLS, Identifier, LogName,
 from broker_common.crypto.certificates import Identity
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InternalError, InvalidRequestError
-from broker_common.membership import registration
 from broker_common.membership.exchange import CardExchange
 from broker_common.membership.peers import KnownPeers
 from broker_common.membership.registration import announce, own_card, read_card, register, registered, renew, revoke
 from broker_common.query.ticket import Researcher
-from broker_common.storage.journal import Journal, Transaction
+from broker_common.storage.journal import Journal
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Announced, Event, Registered, Revoked, parse_entry
-from broker_common.tlog.membership import Registration
 from broker_common.tlog.note import NoteSigner
 
 NOW_MS = FakeClock()()
@@ -431,13 +430,8 @@ def test_a_card_that_was_under_way_does_not_bring_back_who_is_revoked(
     """The operator's command holds the lock when the card is looked at: the card is decided on after it, and refused."""
     newer, waiting = alice.renew("ticket").signed, threading.Event()
 
-    def begin() -> None:
-        waiting.set()
-        begin_transaction()
-
     with opened(path, clock) as operator, ThreadPoolExecutor(1) as node:
-        begin_transaction = journal._begin
-        journal._begin = begin  # type: ignore[method-assign]  # the same, and says that it was reached
+        watch(journal.db, before=at("BEGIN IMMEDIATE", waiting.set))
         with operator.transaction() as transaction:
             taken = node.submit(WAYS[way], journal, newer)
             # It has looked at the log, where Alice is known, and asks for the lock.
@@ -450,28 +444,22 @@ def test_a_card_that_was_under_way_does_not_bring_back_who_is_revoked(
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_revocation_that_waits_for_a_card_revokes_all_the_same(
-    journal: Journal[CensusState], path: Path, clock: FakeClock, alice: Party, way: str, monkeypatch: pytest.MonkeyPatch
+    journal: Journal[CensusState], path: Path, clock: FakeClock, alice: Party, way: str
 ) -> None:
     """The other order: the card holds the lock when the operator's command comes; it is taken, and its owner revoked."""
     newer, waiting = alice.renew("ticket").signed, threading.Event()
     with opened(path, clock) as command, ThreadPoolExecutor(1) as operator:
-        begin_transaction, revoking = command._begin, []
+        revoking: list[Future[object]] = []
 
-        def begin() -> None:
-            waiting.set()
-            begin_transaction()
+        def meanwhile(_: WatchedConnection, statement: str) -> None:
+            if statement.startswith("insert into entries") and not revoking:
+                revoking.append(operator.submit(revoke, command, "researcher", "alice", "a lost laptop"))
+                assert waiting.wait(PATIENCE_SECONDS)
 
-        def logging(transaction: Transaction[CensusState], event: Registered, identity: Identity) -> Registration:
-            revoking.append(operator.submit(revoke, command, "researcher", "alice", "a lost laptop"))
-            assert waiting.wait(PATIENCE_SECONDS)
-            return log(transaction, event, identity)
-
-        log = registration._append
-        command._begin = begin  # type: ignore[method-assign]  # the same, and says that it was reached
-        monkeypatch.setattr(registration, "_append", logging)
+        watch(command.db, before=at("BEGIN IMMEDIATE", waiting.set))
+        watch(journal.db, before=meanwhile)
         WAYS[way](journal, newer)
         revoking[0].result()
-        monkeypatch.undo()
         assert "alice" not in KnownPeers(journal, clock).researchers()
         assert [type(event) for event in events(journal)[-2:]] == [Registered, Revoked]
         # Whatever she sends from now on.
@@ -487,13 +475,8 @@ def test_a_card_that_was_under_way_does_not_follow_what_replaced_it(
     """The operator's command holds the lock when the card is looked at: whom it follows is decided after it."""
     newer, stranger, waiting = alice.renew("ticket").signed, Party(ALICE.identity), threading.Event()
 
-    def begin() -> None:
-        waiting.set()
-        begin_transaction()
-
     with opened(path, clock) as operator, ThreadPoolExecutor(1) as node:
-        begin_transaction = journal._begin
-        journal._begin = begin  # type: ignore[method-assign]  # the same, and says that it was reached
+        watch(journal.db, before=at("BEGIN IMMEDIATE", waiting.set))
         with operator.transaction() as transaction:
             taken = node.submit(WAYS[way], journal, newer)
             assert waiting.wait(PATIENCE_SECONDS)

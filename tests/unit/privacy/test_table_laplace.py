@@ -31,6 +31,7 @@ from broker_common.privacy.table_laplace import (
     largest_scale_within,
     margin,
     norm,
+    point_of_ball,
     probability,
     sum_margin,
 )
@@ -177,9 +178,10 @@ def test_of_a_ball_every_point_has_the_same_probability(
 ) -> None:
     """Exactly: given the radius, over all choices that are made, none is favoured and none is left out."""
     monkeypatch.setattr(table_laplace, "uniform_below", uniform_choice)
-    monkeypatch.setattr(table_laplace, "_radius", lambda *_: radius)
     points = ball(cells, radius)
-    assert masses(lambda choices: draw(cells, 30, choices)) == dict.fromkeys(points, Fraction(1, len(points)))
+    assert masses(lambda choices: point_of_ball(cells, radius, choices)) == dict.fromkeys(
+        points, Fraction(1, len(points))
+    )
 
 
 @pytest.mark.parametrize(("cells", "scale"), [(2, 1), (2, 2), (3, 1)])

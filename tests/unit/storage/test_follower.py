@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from fakes.clock import FakeClock
+from fakes.connections import WatchedConnection, disk_error, watch_journals
 from fakes.logs import SIGNER, adopted, beginning, census_state, charged, loaded, rostered, shut_down, slots
 from fakes.patience import PATIENCE_SECONDS
 from sqlite_utils import Database
@@ -231,17 +232,16 @@ def test_a_log_that_is_read_again_after_a_failure_is_noted_once(
 ) -> None:
     """A disk that fails once makes the follower begin anew: notes of the first reading would double every figure."""
     monkeypatch.setattr(follower_module, "_RETRY_SECONDS", 0)
-    real, calls = follower_module._head, 0
+    looks: list[str] = []
 
-    def failing_once(db: Database) -> Head:
-        nonlocal calls
-        calls += 1
-        # After the first fold, and once.
-        if calls == 2:
-            raise sqlite3.OperationalError("disk I/O error")
-        return real(db)
+    def failing_once(_: WatchedConnection, statement: str) -> None:
+        if statement.startswith("select checkpoint"):
+            looks.append(statement)
+            # After the first fold, and once.
+            if len(looks) == 2:
+                raise disk_error()
 
-    monkeypatch.setattr(follower_module, "_head", failing_once)
+    watch_journals(monkeypatch, before=failing_once)
     watched = Watched(tmp_path / "journal.db")
     try:
         watched.at(journal.state.size)

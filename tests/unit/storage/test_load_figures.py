@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from fakes.own_data import DICTIONARY, PEOPLE, PUBLISHED, STAYS, Row
+from unit.storage.own_data import DICTIONARY, PEOPLE, PUBLISHED, STAYS, Row
 
 from broker_common.errors import InvalidRequestError
 from broker_common.storage.load_figures import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fakes.clock import FakeClock
+from fakes.connections import break_statements
 from fakes.logs import (
     HEALTH_ORIGIN,
     LOG_KEY,
@@ -342,37 +342,13 @@ def test_only_the_peers_own_log_is_cosigned(file: Path, witnessing: Witnessing) 
     assert stored(file) == set()
 
 
-class Failing:
-    """A connection whose commits fail, before or after they happen."""
-
-    def __init__(self, connection: Any, *, happens: bool) -> None:
-        self._connection = connection
-        self._happens = happens
-
-    def execute(self, statement: str, *arguments: Any) -> Any:
-        if statement == "COMMIT":
-            if self._happens:
-                self._connection.execute(statement)
-            raise sqlite3.OperationalError("disk I/O error")
-        return self._connection.execute(statement, *arguments)
-
-    def __enter__(self) -> Any:
-        return self._connection.__enter__()
-
-    def __exit__(self, *raised: object) -> Any:
-        return self._connection.__exit__(*raised)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._connection, name)
-
-
 @pytest.mark.parametrize("happens", [False, True], ids=["lost", "stored but reported failed"])
 def test_a_cosignature_is_said_when_it_is_durable_and_not_before(file: Path, *, happens: bool) -> None:
     """Whatever became of the commit, nobody hears of it; after a restart the witness contradicts nothing it ever said."""
     journal = opened(file)
     witnessing = Witnessing(journal, cosigner=lambda: OWN, clock=FakeClock(NOW_S * 1000))
     HONEST.cosigned(witnessing, 5)
-    journal.db.conn = Failing(journal.db.conn, happens=happens)  # type: ignore[assignment]  # it does what is used
+    break_statements(journal.db, happens=happens)
     assert code_of(lambda: HONEST.cosigned(witnessing, 12, 5)) == ("STATE_UNKNOWN", True)
     assert code_of(lambda: HONEST.cosigned(witnessing, 12, 5)) == ("STATE_UNKNOWN", True)
     journal.close()

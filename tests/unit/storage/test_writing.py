@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from fakes.disk import FailingCommit
+from fakes.connections import break_statements
 from fakes.patience import PATIENCE_SECONDS, linger
 from fakes.world import World
 
@@ -111,7 +111,7 @@ def test_commit_that_fails_is_unknown_to_all_of_it(notes: Notes, *, happens: boo
 
     async def write_all() -> list[str | BaseException]:
         writer = Writer(journal)
-        journal.db.conn = FailingCommit(connection, happens=happens)  # type: ignore[assignment]
+        break_statements(journal.db, happens=happens)
         writes = (writer.write(notes.note, name) for name in ("one", "two"))
         told = await asyncio.gather(*writes, return_exceptions=True)
         return [*told, *await asyncio.gather(writer.write(notes.note, "later"), return_exceptions=True)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 from fakes import logs
 from fakes.clock import FakeClock
+from fakes.connections import at, watch
 from fakes.history import auditor
 from sqlite_utils import Database
 
@@ -186,10 +186,9 @@ def test_a_secret_export_is_for_its_owner_alone(tmp_path: Path, *, is_there: boo
 
 
 def test_an_export_is_of_one_instant_while_another_process_writes(
-    journal: Journal[CensusState], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    journal: Journal[CensusState], tmp_path: Path
 ) -> None:
     """An honest node that goes on meanwhile must not seem to hide the note that its own next entry names."""
-    log_export = importlib.import_module("broker_common.audit.export.writing")
     serving = Journal(
         tmp_path / "journal.db",
         fresh_state=logs.census_state,
@@ -198,22 +197,19 @@ def test_an_export_is_of_one_instant_while_another_process_writes(
         tables=CosignedNotes.create_tables,
     )
     witness = Cosigner(logs.HEALTH_ORIGIN, logs.HEALTH.signing(Purpose.WITNESS))
-    newest, size = log_export._newest_note, journal.state.size
+    size, connection = journal.state.size, journal.db.conn
 
-    def then_goes_on(db: Database, column: str, origin: str) -> str:
-        note = str(newest(db, column, origin))
-        if db is not serving.db:
-            grow(serving, 1)
-            cosigned = witness.cosign(serving.checkpoint(), 1_800_000_000)
-            with serving.transaction() as transaction:
-                row = CosignedNote(logs.ORIGIN, logs.HEALTH_ORIGIN, serving.state.size, cosigned)
-                CosignedNotes(transaction.db).put(row)
-        return note
+    def then_goes_on() -> None:
+        grow(serving, 1)
+        cosigned = witness.cosign(serving.checkpoint(), 1_800_000_000)
+        with serving.transaction() as transaction:
+            row = CosignedNote(logs.ORIGIN, logs.HEALTH_ORIGIN, serving.state.size, cosigned)
+            CosignedNotes(transaction.db).put(row)
 
-    monkeypatch.setattr(log_export, "_newest_note", then_goes_on)
+    watch(journal.db, after=at("select note from cosigned", then_goes_on))
     assert export(journal, tmp_path / "census").size == size
     assert not (tmp_path / "census" / "cosigned").exists()
-    monkeypatch.undo()
+    journal.db.conn = connection
     assert export(journal, tmp_path / "census").size == serving.state.size == size + 2
     noted, _, _ = (tmp_path / "census" / "cosigned").read_text().partition("\n\n")
     assert noted in serving.checkpoint()

@@ -14,8 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.connections import WatchedConnection, watch
 from fakes.desk_world import bits_of, members
-from fakes.ledger_world import (
+from fakes.patience import PATIENCE_SECONDS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+from unit.census_node.ledger.ledger_world import (
     CARDS,
     DECLARED,
     PERSONS,
@@ -25,15 +30,12 @@ from fakes.ledger_world import (
     Links,
     persons_policy,
 )
-from fakes.patience import PATIENCE_SECONDS
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from structlog.testing import capture_logs
 
 from broker_common.crypto.commitments import commit_active
 from broker_common.errors import BrokerError, InternalError, RefusedError
 from broker_common.privacy.accounting import price
 from broker_common.privacy.policy import Policy
+from broker_common.storage.journal import Journal
 from census_node.ledger import book as book_module
 from census_node.ledger.accounts import Ledger
 from census_node.ledger.book import LedgerBook, Room, loads_to_fold
@@ -787,9 +789,7 @@ def test_a_compaction_that_was_overtaken_undoes_nothing(
 
 
 @pytest.mark.parametrize("event", ["relink", "load", "charge"])
-def test_whatever_comes_right_after_a_snapshot_was_named_counts(
-    world: LedgerWorld, monkeypatch: pytest.MonkeyPatch, event: str
-) -> None:
+def test_whatever_comes_right_after_a_snapshot_was_named_counts(world: LedgerWorld, event: str) -> None:
     """No lock is held any more when the snapshot's step is durable: another process may do anything."""
     world.charge({0, 5, 8}, 2)
     other = LedgerProcess(world).open()
@@ -798,16 +798,16 @@ def test_whatever_comes_right_after_a_snapshot_was_named_counts(
         "load": lambda: world.load(MOVED, other),
         "charge": lambda: world.charge({0, 6}, 2, process=other),
     }
-    put = LedgerBook._put_snapshot
+    overtaken: list[str] = []
 
-    def overtaken(*arguments: Any) -> bool:
-        is_named = put(*arguments)
-        come[event]()
-        return is_named
+    def after_the_first(_: WatchedConnection, statement: str) -> None:
+        if statement == "COMMIT" and not overtaken:
+            overtaken.append(event)
+            come[event]()
 
-    with monkeypatch.context() as patch:
-        patch.setattr(LedgerBook, "_put_snapshot", overtaken)
-        world.compact()
+    watch(world.node.journal.db, after=after_the_first)
+    world.compact()
+    assert overtaken
     other.close()
     world.verify()
     world.charge({0, 5, 8}, 2)
@@ -973,7 +973,7 @@ def left_of(world: LedgerWorld, parts: dict[str, bytes]) -> dict[str, list[str]]
 def long_sample(folder: Path) -> tuple[LedgerWorld, str, dict[str, bytes]]:
     """A charge of so many people that their bits are long enough to be looked for, and its parts."""
     world = LedgerWorld(folder)
-    world._cards |= {card: world.randomness(16) for card in range(CARDS, CARDS + 150)}
+    world.add_cards(150)
     world.load({**PERSONS, **{card: (card, card) for card in range(CARDS, CARDS + 150)}})
     # Some are exhausted already, so that the bits are not all ones.
     world.charge(set(range(CARDS, CARDS + 150, 3)), 1)
@@ -997,7 +997,7 @@ def test_nothing_of_a_membership_is_left_on_disk(tmp_path: Path, monkeypatch: py
         world.restart()
     if then.startswith("after a crash"):
         with monkeypatch.context() as patch:
-            patch.setattr(LedgerBook, "_start_log_over", lambda _: None)
+            patch.setattr(Journal, "start_log_over", lambda _: False)
             world.retire()
         assert left_of(world, parts)
         world.crash()

@@ -10,15 +10,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 from fakes.invoking import invoke
 from fakes.nursery import PROGRAM
-from fakes.registers import CENSUS_COLUMNS, Registers, links_in, rows_of, write_rows
+from unit.census_node.linking.registers import CENSUS_COLUMNS, Registers, links_in, rows_of, write_rows
 
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.storage.durable import exclusive
 from census_node.cli import commands
-from census_node.linking import linking
 from census_node.linking.report import wilson
 
 # Each links thousands of people, some in processes of their own.
@@ -211,12 +211,8 @@ def test_too_little_memory_is_said_as_that(
     registers: Registers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the library says of it may hold a query, and is not shown."""
-    usual = linking.Linking._config
-    monkeypatch.setattr(
-        linking.Linking,
-        "_config",
-        lambda self, folder: usual(self, folder) | {"memory_limit": "4MB", "max_temp_directory_size": "1MB"},
-    )
+    connect, little = duckdb.connect, {"memory_limit": "4MB", "max_temp_directory_size": "1MB"}
+    monkeypatch.setattr(duckdb, "connect", lambda path, *, config: connect(path, config=config | little))
     with pytest.raises(InvalidRequestError) as caught:
         registers.link(tmp_path)
     assert "memory_mib" in caught.value.text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from fakes.registers import CENSUS_COLUMNS, REGISTER_COLUMNS, write_rows
+from unit.census_node.linking.registers import CENSUS_COLUMNS, REGISTER_COLUMNS, write_rows
 
 from broker_common.errors import InvalidRequestError
 from census_node.linking.reading import FEMALE_WORDS, MALE_WORDS, PARTS, Database, Sources, placeholders, read_sources

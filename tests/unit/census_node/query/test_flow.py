@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from fakes.desk_time import PERIOD_MS, TimedDesk, in_desk_time
-from fakes.flow_parts import Asked, Disk, Node, PowerCutError, Sent
+from unit.census_node.query.flow_parts import Asked, Disk, Node, PowerCutError, Sent
 
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError, StateUnknownError
 from census_node.query import flow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,6 @@ from fakes.randomness import SeededRandomness
 
 from broker_common.crypto.commitments import SlotSecret, commit_slot
 from broker_common.errors import InternalError
-from census_node.release import slot_secrets
 from census_node.release.slot_secrets import SLOT_SECRET_BYTES, SlotSecrets
 
 COUNT = 4
@@ -228,15 +227,9 @@ def test_a_sweep_writes_to_no_file_in_which_nothing_changes(
 ) -> None:
     """A batch is committed to beside charges and answers: what is wiped already, or kept, costs no flush."""
     written: list[str] = []
-    overwrite = slot_secrets._overwrite
-
-    def noted(path: Path, places: Sequence[int]) -> None:
-        written.append(path.name)
-        overwrite(path, places)
-
-    monkeypatch.setattr(slot_secrets, "_overwrite", noted)
     for first in (8, 12):
         secrets.write(first, drawn(first))
+    monkeypatch.setattr(os, "fsync", lambda file: written.append(Path(f"/proc/self/fd/{file}").readlink().name))
     first_file, *others = sorted(files(secrets))
     secrets.sweep(range(1, 16))
     assert written == [first_file]

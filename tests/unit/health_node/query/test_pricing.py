@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -273,7 +274,7 @@ NESTED = (
 def test_price_bounds_what_compiling_handles(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Codes of branches that are looked at, and edges of sets that are made or joined: at most a few for each that is paid for."""
     handled = []
-    beneath, in_so_many, others = Branches.beneath, cohort._in_so_many, cohort._others
+    beneath = Branches.beneath
 
     def looked_at(branches: Branches, codes: list[int]) -> NDArray[np.int64]:
         ranges = list(branches._ranges(codes))
@@ -282,17 +283,18 @@ def test_price_bounds_what_compiling_handles(name: str, text: str, monkeypatch: 
         handled.append(len(found))
         return found
 
-    def joined(sets: list[Edges], least: int, top: int) -> Edges:
-        handled.append(sum(map(len, sets)))
-        return in_so_many(sets, least, top)
+    class CountedEdges:
+        """NumPy as `cohort` calls it; counts the edges of sets that are joined or negated."""
 
-    def negated(edges: Edges, top: int) -> Edges:
-        handled.append(len(edges))
-        return others(edges, top)
+        def __getattr__(self, name: str) -> Any:
+            return getattr(np, name)
+
+        def concatenate(self, arrays: Sequence[Edges]) -> Edges:
+            handled.append(sum(map(len, arrays)))
+            return np.concatenate(arrays)
 
     monkeypatch.setattr(Branches, "beneath", looked_at)
-    monkeypatch.setattr(cohort, "_in_so_many", joined)
-    monkeypatch.setattr(cohort, "_others", negated)
+    monkeypatch.setattr(cohort, "np", CountedEdges())
     condition = parse_condition(text.format(name), LONG_LISTS)
     handled.clear()
     paid = compiling_work(condition, LONG_LISTS)

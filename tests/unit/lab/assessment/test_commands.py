@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from fakes.deployment import run_here
-from fakes.lab_document import document
+from unit.lab.lab_document import document
 
 from broker_common.language import language
 from policy_lab.assessment import trials

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pypdf
 import pytest
-from fakes.lab_document import HARMFUL, beyond_margins, document, sentences_of_page, texts_of
+from unit.lab.lab_document import HARMFUL, beyond_margins, document, sentences_of_page, texts_of
 
 from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.language import LANGUAGES, language

@@ -19,9 +19,9 @@ from typing import Any
 
 import pypdf
 import pytest
-from fakes.lab_document import HARMFUL, LONG_WORD, beyond_margins, document, sentences_of_page, texts_of
 from markupsafe import escape
 from matplotlib.image import imread
+from unit.lab.lab_document import HARMFUL, LONG_WORD, beyond_margins, document, sentences_of_page, texts_of
 
 from broker_common.errors import InvalidRequestError
 from broker_common.language import LANGUAGES, language

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fakes.evaluations import (
+from unit.lab.evaluations import (
     CAP,
     HEADS,
     HIGH,

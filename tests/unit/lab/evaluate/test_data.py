@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-from fakes.evaluations import HEADS, RUN, evaluation, respondents, write_csv
+from unit.lab.evaluations import HEADS, RUN, evaluation, respondents, write_csv
 
 from broker_common.errors import InvalidRequestError
 from policy_lab.evaluate.cells import blocks, bounded_table, full_table

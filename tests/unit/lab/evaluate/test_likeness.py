@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fakes.evaluations import RUN, evaluation
+from unit.lab.evaluations import RUN, evaluation
 
 from policy_lab.evaluate.data import Data, read_data
 from policy_lab.evaluate.likeness import Likeness, pair_names, permuted_pairs, true_pairs

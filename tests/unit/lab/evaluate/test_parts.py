@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fakes.evaluations import RUN, evaluation, respondents, write_csv
+from unit.lab.evaluations import RUN, evaluation, respondents, write_csv
 
 from broker_common.errors import InvalidRequestError
 from policy_lab.evaluate.data import Data, read_data

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from fakes.evaluations import RUN, evaluation
+from unit.lab.evaluations import RUN, evaluation
 
 from policy_lab.document.model import Caution
 from policy_lab.evaluate.data import Data, read_data

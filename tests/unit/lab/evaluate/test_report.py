@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from fakes.evaluations import RUN, evaluation, respondents, write_csv
 from fakes.invoking import invoke
+from unit.lab.evaluations import RUN, evaluation, respondents, write_csv
 
 from broker_common.cli import program
 from broker_common.errors import InvalidRequestError

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from fakes.evaluations import RUN, evaluation, respondents, write_csv
+from unit.lab.evaluations import RUN, evaluation, respondents, write_csv
 
 from broker_common.errors import InvalidRequestError
 from policy_lab.evaluate.data import read_data

@@ -15,9 +15,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
-from fakes.farms import LARGEST, WITHIN, write_farms
 from fakes.invoking import invoke
-from fakes.lab_data import EXPENDITURE, rice_farms
+from unit.lab.farms import LARGEST, WITHIN, write_farms
+from unit.lab.tables.lab_data import EXPENDITURE, rice_farms
 
 from broker_common.cli import main
 from broker_common.errors import BrokerError

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from fakes.farms import TOTALS, farm_cells
 from scipy import stats
+from unit.lab.farms import TOTALS, farm_cells
 
 from policy_lab.tables.cells import tabulated
 from policy_lab.tables.drawing import by_uniform, exact, replicates

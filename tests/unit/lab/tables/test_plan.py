@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from fakes.farms import LARGEST, WITHIN, farm_cells
+from unit.lab.farms import LARGEST, WITHIN, farm_cells
 
 from policy_lab.tables.cells import Cells, tabulated
 from policy_lab.tables.plan import (

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from fakes.farms import FARMS, LARGEST, TOTALS, WITHIN, asked, farm_cells
+from unit.lab.farms import FARMS, LARGEST, TOTALS, WITHIN, asked, farm_cells
 
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.errors import InvalidRequestError

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 import pytest
-from fakes.asked import ANSWERED, NOW_MS, question
 from fakes.world import make_policy
+from unit.researcher_node.asked import ANSWERED, NOW_MS, question
 
 from broker_common.privacy.policy import Policy
 from broker_common.privacy.table_laplace import margin, sum_margin

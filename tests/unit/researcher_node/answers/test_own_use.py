@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fakes.asked import ANSWERED, question
 from fakes.world import make_policy
 from hypothesis import given
 from hypothesis import strategies as st
+from unit.researcher_node.asked import ANSWERED, question
 
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import price

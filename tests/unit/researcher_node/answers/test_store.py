@@ -11,9 +11,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
+from fakes.connections import at, watch
 from fakes.patience import NEVER_SECONDS, PATIENCE_SECONDS
 from fakes.shown_log import ShownLog
 from fakes.world import Order, World
@@ -416,19 +416,17 @@ def test_question_knows_its_study_its_ticket_s_end_and_when_it_was_answered(worl
     assert answers.receive(sealed_answer(world, order)).answered_ms == asked.asked_ms + 5000
 
 
-def test_two_processes_that_receive_the_same_answer_keep_it_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_processes_that_receive_the_same_answer_keep_it_once(world: World) -> None:
     """Whoever writes second, with the key still in memory, changes nothing: not even the instant of the receipt."""
     first, second, order = world.open_answers(), world.open_answers(), world.order()
     query = world.remember(first, order)
     sealed = sealed_answer(world, order)
-    real = second._settle
 
-    def after_the_other(name: str, changes: dict[str, Any]) -> None:
+    def after_the_other() -> None:
         first.receive(sealed)
         world.clock.advance(1000)
-        real(name, changes)
 
-    monkeypatch.setattr(second, "_settle", after_the_other)
+    watch(second._db, before=at("update questions", after_the_other))
     kept = second.receive(sealed)
     assert kept == first.get(query)
     assert kept.answered_ms == world.clock() - 1000

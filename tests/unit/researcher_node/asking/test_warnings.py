@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fakes.asked import question
 from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.world import make_policy
+from unit.researcher_node.asked import question
 
 from broker_common.privacy.accounting import price
 from broker_common.privacy.policy import Policy

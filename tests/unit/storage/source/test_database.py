@@ -11,8 +11,8 @@ from pathlib import Path
 import asyncpg
 import duckdb
 import pytest
-from fakes.own_data import DICTIONARY, PEOPLE, PUBLISHED, STAYS, own_home, plan_of, rows_of
-from fakes.postgresql import WHY_NOT, postgresql_server
+from unit.storage.own_data import DICTIONARY, PEOPLE, PUBLISHED, STAYS, own_home, plan_of, rows_of
+from unit.storage.postgresql import WHY_NOT, postgresql_server
 
 from broker_common.errors import InvalidRequestError
 from broker_common.storage.source import database

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fakes.own_data import DICTIONARY, PEOPLE, PUBLISHED, STAYS, own_home, plan_of, rows_of
 from fakes.parquet import write_parquet
+from unit.storage.own_data import DICTIONARY, PEOPLE, PUBLISHED, STAYS, own_home, plan_of, rows_of
 
 from broker_common.commands.load import load_text, values_json
 from broker_common.crypto.id_forms import parse_ids

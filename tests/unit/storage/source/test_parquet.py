@@ -238,13 +238,14 @@ def test_values_are_believed_and_not_what_the_file_says_of_them(tmp_path: Path) 
     assert rejected.count == 0
 
 
-@pytest.mark.parametrize("claimed", [0, 2, 3, 100])
-def test_other_number_of_rows_than_claimed_is_damage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claimed: int
-) -> None:
+@pytest.mark.parametrize("claimed", [0, 2, 3, 60])
+def test_other_number_of_rows_than_claimed_is_damage(tmp_path: Path, claimed: int) -> None:
     """Rows that are missing, or too many, never pass for a smaller or larger population."""
     path = write_parquet(tmp_path / "p", "select '1' card, 7 age, '' born, 'f' sex, 'a' ill from range(6)")
-    monkeypatch.setattr(parquet, "_row_count", lambda *_: claimed)
+    content = path.read_bytes()
+    # Thrift compact, field 3 of the footer: the number of rows as zigzag; a list of row groups follows.
+    assert content.count(b"\x16\x0c\x19") == 1
+    path.write_bytes(content.replace(b"\x16\x0c\x19", bytes([0x16, 2 * claimed, 0x19])))
     assert "damaged" in refusal(path).text
 
 

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from fakes.own_data import DICTIONARY, IDS, own_home, plan_of
+from unit.storage.own_data import DICTIONARY, IDS, own_home, plan_of
 
 from broker_common.errors import InvalidRequestError
 from broker_common.storage.source.toml import parse_source_toml

@@ -235,6 +235,15 @@ class LedgerWorld:
         path = self.folder.with_name(f"{self.folder.name}-copy-{self.randomness(4).hex()}")
         return Path(shutil.copytree(self.folder, path, ignore=shutil.ignore_patterns("*-shm")))
 
+    def add_cards(self, count: int) -> None:
+        """So many people more have a card; a load says who they are."""
+        first = len(self._cards)
+        self._cards |= {card: self.randomness(16) for card in range(first, first + count)}
+
+    def skip_slots(self, count: int) -> None:
+        """Samples leave out so many noise slots, which may be used or another's."""
+        self._slot += count
+
     # --- what is done ----------------------------------------------------------------------------------------------
 
     def people(self, load: str) -> People:

@@ -1,4 +1,4 @@
-"""`python -m fakes.explore_sequences --seeds A..B`: other seeds than the suite runs; failures are shortened and printed."""
+"""`python -m faults.explore_sequences --seeds A..B`: other seeds than the suite runs; failures are shortened and printed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from fakes.sequences import Outcome, SequenceError, describe, draw, run_sequence, shrink
 from fakes.simulation import make_template
+from faults.sequences import Outcome, SequenceError, describe, draw, run_sequence, shrink
 
 __all__ = ["main"]
 
