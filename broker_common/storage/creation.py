@@ -30,7 +30,7 @@ from broker_common.storage.durable import replace_file
 from broker_common.storage.home import CONFIG, KEYS
 from broker_common.storage.registration import IDENTIFIER, ORIGIN
 
-_HEAD = "# config.toml of a {role} home. What is left out has its default; every setting stands in deploy/README.md.\n"
+_HEAD = "# config.toml of a {role} home. What is left out has its default; every setting stands in docs/settings.md.\n"
 # The name of an agency's node on its card.
 _NODE = "node"
 # Settings that somebody has to have chosen.
