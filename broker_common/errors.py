@@ -331,7 +331,7 @@ REASONS: Mapping[str, Reason] = {
         InvalidRequestError,
         "The TLS certificate of the {subject} has expired.",
         "Its owner makes a new one with 'tripartite keys rotate tls' and hands the card to the peers. Nothing was charged. If "
-        "its time has not come, the node's clock is wrong: 'When the clock was wrong' in deploy/README.md.",
+        "its time has not come, the node's clock is wrong: 'When the clock was wrong' in docs/recover.md.",
     ),
     "CARD_OUTDATED": Reason(
         InvalidRequestError,
@@ -348,7 +348,7 @@ REASONS: Mapping[str, Reason] = {
         InvalidRequestError,
         "The cosignature by {witness} says a time that has not come.",
         "It is not kept. One of the two clocks is wrong by an hour or more: see 'When the clock was wrong' in "
-        "deploy/README.md.",
+        "docs/recover.md.",
     ),
     "LOG_NAME_TAKEN": Reason(
         InvalidRequestError,
@@ -396,13 +396,13 @@ REASONS: Mapping[str, Reason] = {
         InvalidRequestError,
         "Roster {number} was already sent with another content.",
         "The roster in force stays. Was the health node's home restored from a copy? See 'When a node refuses to start' in "
-        "deploy/README.md; the next load sends a roster with a number of its own.",
+        "docs/recover.md; the next load sends a roster with a number of its own.",
     ),
     "ROSTER_OLD": Reason(
         InvalidRequestError,
         "A roster with a higher number than {number} was sent before.",
         "The newer one stays. Was the health node's home restored from a copy? See 'When a node refuses to start' in "
-        "deploy/README.md.",
+        "docs/recover.md.",
     ),
     "BAD_SAMPLE": Reason(
         InvalidRequestError,
@@ -424,7 +424,7 @@ REASONS: Mapping[str, Reason] = {
         InvalidRequestError,
         "The ticket has expired.",
         "Ask again: a new quote and a new ticket are made for you. If that one has expired as well, a node's clock is wrong: "
-        "tell the operators, who find 'When the clock was wrong' in deploy/README.md.",
+        "tell the operators, who find 'When the clock was wrong' in docs/recover.md.",
     ),
     "TICKET_REUSED": Reason(
         InvalidRequestError,
@@ -616,7 +616,7 @@ REASONS: Mapping[str, Reason] = {
     "CONFIG_INVALID": Reason(
         InvalidRequestError,
         "{file} is not a valid configuration: {problem}.",
-        "Compare it with 'Settings' in deploy/README.md, or with a whole one in deploy/samples.",
+        "Compare it with 'Settings' in docs/settings.md, or with a whole one in deploy/samples.",
     ),
     # The file's name carries the line, the problem is a sentence.
     "DICTIONARY_INVALID": Reason(InvalidRequestError, "In {file}: {problem}", "{remedy}"),
@@ -708,7 +708,7 @@ REASONS: Mapping[str, Reason] = {
     "INTEGRITY": Reason(
         InternalError,
         "The stored state does not match the log: {problem}.",
-        "The node stays shut. Find the row of what it names under 'When a node refuses to start' in deploy/README.md, and put back "
+        "The node stays shut. Find the row of what it names under 'When a node refuses to start' in docs/recover.md, and put back "
         "nothing that the row does not name.",
     ),
     "FORMAT_UNKNOWN": Reason(
@@ -726,7 +726,7 @@ REASONS: Mapping[str, Reason] = {
         InternalError,
         "This log is older than, or beside, what {witness} has seen of it: {problem}.",
         "The node stays shut, or what was charged since would be forgotten. Put the newest copy of the home back; see 'When a "
-        "backup was restored' in deploy/README.md.",
+        "backup was restored' in docs/recover.md.",
     ),
     "SAMPLE_LOST": Reason(
         InternalError,

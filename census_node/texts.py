@@ -217,7 +217,7 @@ HOUSEHOLD_REMEDY = (
     "Add --accounting per_person, or, before the first answer was charged, --subject person. After it, lower --max-belief "
     "to let less be learned."
 )
-FROM_REMEDY = "Give a file with a whole policy as JSON, every setting named; see 'Policy' in deploy/README.md."
+FROM_REMEDY = "Give a file with a whole policy as JSON, every setting named; see 'Policy' in docs/policy.md."
 CONFIRM_REMEDY = "Leave --confirm and --reason out: this policy gives no less than the one in force."
 CONFIRM_AND_REASON = "Give --confirm and --reason together, or neither."
 

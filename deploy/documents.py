@@ -15,9 +15,9 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
 
 import click
+import msgspec
 from click.testing import CliRunner
 from tripartite.v1 import answer_pb2, quote_pb2, ticket_pb2
 
@@ -47,7 +47,7 @@ from broker_common.query.quote import sign_quote
 from broker_common.query.ticket import sign_ticket
 from broker_common.rpc.callers import ALLOWED_ROLES
 from broker_common.rpc.status import STATUS_OF_REASON
-from broker_common.storage.creation import comment_above, config_text
+from broker_common.storage.creation import comment_above, comments_of, config_text
 from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import Entry, Event, Loaded, Opened, encode_entry
 from broker_common.tlog.merkle import MerkleTree, leaf_hash, verify_consistency
@@ -69,12 +69,13 @@ _DOCUMENTS = (
     "README.md",
     "broker_common/audit/AUDIT.md",
     "broker_common/tlog/FORMAT.md",
-    "deploy/README.md",
+    "docs/asking.md",
+    "docs/attacks.md",
+    "docs/dashboard.md",
     "docs/lab.md",
-    "docs/lab/assessment.md",
-    "docs/lab/sensitivity.md",
-    "docs/lab/tables.md",
     "docs/linkage.md",
+    "docs/policy.md",
+    "docs/settings.md",
     "docs/studies.md",
     "protos/README.md",
 )
@@ -137,13 +138,33 @@ def _problem_codes() -> str:
     return "\n".join(["| code | what it means |", "|---|---|", *rows]) + "\n"
 
 
-def _settings(module: ModuleType, *classes: str) -> str:
-    """The fields of configuration classes with the comments that stand above them in the source."""
-    source = inspect.getsource(module)
-    lines = source.splitlines()
-    found = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)}
-    parts = [_table(found[name], lines) for name in classes]
-    return "\n".join(parts)
+def _settings(homes: Mapping[str, type[msgspec.Struct]]) -> str:
+    """The settings of one section, by the homes that have them, with the comments above them in the source."""
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    for home, kind in homes.items():
+        comments = comments_of(kind)
+        for field in msgspec.structs.fields(kind):
+            if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+                continue
+            if not comments[field.name]:
+                raise ValueError(f"{kind.__name__}.{field.name} has no comment that says what it is")
+            rows.setdefault((field.name, _default(field), " ".join(comments[field.name])), []).append(home)
+    if len(homes) == 1:
+        head = ["| setting | default | what it is |", "|---|---|---|"]
+        lines = [f"| `{name}` | {default} | {comment} |" for name, default, comment in rows]
+    else:
+        head = ["| setting | home | default | what it is |", "|---|---|---|---|"]
+        lines = [
+            f"| `{name}` | {', '.join(at)} | {default} | {comment} |" for (name, default, comment), at in rows.items()
+        ]
+    return "\n".join([*head, *lines]) + "\n"
+
+
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    """As it is written in TOML."""
+    if field.required:
+        return "required"
+    return f"`{json.dumps(field.default)}`" if field.default is not msgspec.NODEFAULT else ""
 
 
 # Names that a study file and the program do not share, and fields that are none of its keys.
@@ -185,32 +206,6 @@ def _study_plan() -> str:
     policy = Plan(population=100_000, seed=1, accounting="per_person", max_belief="0.8").policy()
     made = make_plan(study, file.scale or policy.usual_scale, policy, HEALTH_DICTIONARY, answered=0)
     return f"```\n{plan_text(made)}\n```\n"
-
-
-def _table(node: ast.ClassDef, lines: list[str]) -> str:
-    rows = [
-        f"**{node.name}**: {(ast.get_docstring(node) or '').splitlines()[0]}",
-        "",
-        "| setting | default | what it is |",
-        "|---|---|---|",
-    ]
-    for field in node.body:
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-            comment = " ".join(comment_above(lines, field.lineno))
-            if not comment:
-                raise ValueError(f"{node.name}.{field.target.id} has no comment that says what it is")
-            rows.append(f"| `{field.target.id}` | {_default(field.value)} | {comment} |")
-    return "\n".join([*rows, ""])
-
-
-def _default(value: ast.expr | None) -> str:
-    if value is None:
-        return "required"
-    if isinstance(value, ast.Tuple):
-        # As it is written in TOML.
-        return f"`{json.dumps(ast.literal_eval(value))}`"
-    # Sections have defaults of their own.
-    return "" if isinstance(value, ast.Call) else f"`{ast.literal_eval(value)}`"
 
 
 def _samples() -> dict[Path, str]:
@@ -385,18 +380,11 @@ def _example_opened_criteria() -> str:
 
 _BLOCKS: Mapping[str, Callable[[], str]] = {
     "help": _help,
-    "help-answers": lambda: _help("researcher", "answers"),
-    "help-assessment": lambda: _help("lab", "assessment"),
-    "help-checkpoint": lambda: _help("lab", "checkpoint"),
     "help-attack": lambda: _help("attack"),
     "help-audit": lambda: f"{_help('audit', 'export')}\n{_help('audit', 'replay')}",
     "problem-codes": _problem_codes,
     "help-ask": lambda: _help("researcher", "ask"),
     "help-explain": lambda: _help("lab", "explain"),
-    "help-init": lambda: _help("init"),
-    "help-table": lambda: _help("lab", "table"),
-    "help-propose": lambda: _help("census", "policy", "propose"),
-    "help-sensitivity": lambda: _help("lab", "sensitivity"),
     "callers": _callers,
     "example-log": _example_log,
     "example-noise": _example_noise,
@@ -412,13 +400,31 @@ _BLOCKS: Mapping[str, Callable[[], str]] = {
     "study-diabetes-by-age": lambda: _study("diabetes-by-age"),
     "study-keys": _study_keys,
     "study-plan": _study_plan,
-    "settings-policy": lambda: _settings(broker_common.privacy.policy, "Policy"),
-    "settings-census": lambda: _settings(census_node.config, "CensusConfig", "KeyConfig", "LimitConfig"),
-    "settings-dashboard": lambda: _settings(broker_common.dashboard.config, "DashboardConfig"),
-    "settings-linking": lambda: _settings(census_node.linking.settings, "LinkingSettings"),
-    "settings-health": lambda: _settings(health_node.config, "HealthConfig", "KeyConfig", "LimitConfig", "CensusPeer"),
-    "settings-auditor": lambda: _settings(broker_common.audit.home, "AuditorConfig", "KeyConfig"),
-    "settings-researcher": lambda: _settings(researcher_node.config, "ResearcherConfig", "KeyConfig", "AgencyPeer"),
+    "settings-policy": lambda: _settings({"census": broker_common.privacy.policy.Policy}),
+    "settings-dashboard": lambda: _settings({"either": broker_common.dashboard.config.DashboardConfig}),
+    "settings-linking": lambda: _settings({"census": census_node.linking.settings.LinkingSettings}),
+    "settings": lambda: _settings(
+        {
+            "census": census_node.config.CensusConfig,
+            "health": health_node.config.HealthConfig,
+            "researcher": researcher_node.config.ResearcherConfig,
+            "auditor": broker_common.audit.home.AuditorConfig,
+        }
+    ),
+    "settings-keys": lambda: _settings(
+        {
+            "census": census_node.config.KeyConfig,
+            "health": health_node.config.KeyConfig,
+            "researcher": researcher_node.config.KeyConfig,
+            "auditor": broker_common.audit.home.KeyConfig,
+        }
+    ),
+    "settings-limits": lambda: _settings(
+        {"census": census_node.config.LimitConfig, "health": health_node.config.LimitConfig}
+    ),
+    "settings-peers": lambda: _settings(
+        {"health": health_node.config.CensusPeer, "researcher": researcher_node.config.AgencyPeer}
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""What the health operator sets: `config.toml`, typed. Unknown settings are errors; see deploy/README.md."""
+"""What the health operator sets: `config.toml`, typed. Unknown settings are errors; see docs/settings.md."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from health_node.people.tables import Declared, declared_of
 class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """References (`file:` or `env:`) to the health agency's keys. Which of several in a file serves is said by its card."""
 
-    # The public key that the agency's first card is signed with: the root of everything its log says of its keys.
+    # The public key that signed the agency's first card.
     identity: str = "file:keys/identity.pub"
-    # Signs the agency's cards. Needed to change a key, never to serve.
+    # Signs cards. Needed to change a key, never to serve.
     identity_private: str = "file:keys/identity.key"
     # Private keys of the TLS certificates on the card.
     tls: str = "file:keys/tls.key"
@@ -29,9 +29,9 @@ class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     witness: str = "file:keys/witness.key"
     # Signs the manifests of samples.
     manifest: str = "file:keys/manifest.key"
-    # Decides who is taken when a fraction is asked for. Changing it redraws every sample.
+    # Decides who is taken when a fraction is asked for; a new key takes other people.
     sampling: str = "file:keys/sampling.key"
-    # Shared with the census agency, out of band; one line a key, oldest first. Needed to load and to relink, never to serve.
+    # Shared with the other agency by hand; one key a line, oldest first. Needed to load and to relink, never to serve.
     linkage: str = "file:keys/linkage.key"
 
     @property
@@ -50,57 +50,51 @@ class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Bounds on what the outside may make the node do at once."""
 
-    # Questions between their turn and their answer at the same time; the others wait in line. Not more than the census node's.
-    # Each holds a sample of one bit for each declared place: 2 MB for 16 million, twice as much while it is sent. Cohorts are drawn
-    # one after the other, within `forward_delay_ms` of the policy unless so many come at once that some leave at a later tick.
+    # Questions in work at once; others wait in the queue. At most the census node's `max_queries`. Each holds one bit for each
+    # declared place, twice while it is sent.
     max_queries: Annotated[int, Meta(ge=1, le=1024)] = 16
-    # Questions that may wait in line; beyond them a researcher who has one in line is told to come back (BUSY).
+    # Questions that may wait in the queue; beyond them a researcher with one in it is refused for now (BUSY).
     max_waiting: Annotated[int, Meta(ge=1, le=1_000_000)] = 1024
-    # The same for the questions of one researcher. With `max_queries` below the policy's `open_quotes`, or waiting costs quotes.
+    # The same for one researcher. Keep its sum with `max_queries` below the policy's `open_quotes`, or waiting costs quotes.
     max_waiting_each: Annotated[int, Meta(ge=1, le=1_000_000)] = 32
-    # When to come back, as BUSY says it. The same for everybody, whatever is in hand.
+    # When to try again, as BUSY says it: always the same for everybody.
     retry_seconds: Annotated[int, Meta(ge=1, le=3600)] = 1
-    # How long a question is tried again when the census node does not answer.
+    # How long to try again when the census node does not answer.
     forward_deadline_ms: Annotated[int, Meta(ge=0, le=3_600_000)] = 30_000
-    # How long one attempt may take, from its first byte to the release.
+    # How long one attempt may take, from first byte to release.
     attempt_deadline_ms: Annotated[int, Meta(ge=1000, le=3_600_000)] = 300_000
-    # How long one attempt to send the roster may take. Another one follows.
+    # How long one attempt to send the roster may take; another follows.
     roster_deadline_ms: Annotated[int, Meta(ge=1000, le=86_400_000)] = 1_800_000
     # Threads that may work on one cohort.
     engine_threads: Annotated[int, Meta(ge=1, le=64)] = 2
-    # The work that all `engine_threads` together do in a second for criteria, in passes over one person or one row of a table.
-    # Two threads on two idle cores do 20,000,000,000 and more. The default is a fifth of that: several cohorts wait for each other,
-    # and a machine does something else as well. Lower it for a slower machine or fewer threads: criteria that take longer than
-    # the policy's `forward_delay_ms` are refused by it.
+    # Passes over one person or row that all threads do in a second; two idle cores do five times the default. Lower it for a
+    # slower machine: it decides which criteria are refused.
     work_per_second: Annotated[int, Meta(ge=1_000_000, le=10**15)] = 4_000_000_000
 
 
 class CensusPeer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The census node that samples go to. Its keys are on the card under which it is registered."""
 
-    # Host and port where it listens.
+    # Host and port where this node listens.
     address: str
-    # Name of the agency, as on its card.
+    # Name of the census agency, as on its card.
     organisation: Identifier
 
 
 class HealthConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """config.toml of a health home."""
 
-    # Says what kind of home this is.
+    # What kind of home this is.
     role: Literal["health"]
-    # Name of the agency, as in its certificate's URI SAN.
+    # Name of the organisation, as in its certificate's URI SAN.
     organisation: Identifier
-    # Name of the log; stands in every checkpoint.
+    # Name of the log, in every checkpoint.
     origin: LogName
-    # The most people that a load may hold, now and later: a multiple of 524,288. Takes effect with the next load. Everything
-    # about size that anybody else sees follows from it (what criteria may cost, which delays the policy needs), never from how
-    # many people are loaded. `init` writes a tenth more than there are.
+    # The most people that a load may ever hold: a multiple of 524,288. The price of criteria and the policy's delays follow from
+    # it. Takes effect with the next load.
     places: Annotated[int, Meta(ge=DECLARED_STEP, le=2**31, multiple_of=DECLARED_STEP)] = 524_288
-    # The most rows that a load may hold of each table: of events by its name, of a column of several values with more than 64
-    # codes by the column's, and where people are linked by household of "people". Multiples of 524,288, which is also what a
-    # table has that is not named. Like `places`, all that anybody else sees follows from them, and they take effect with the
-    # next load.
+    # The same for the rows of each event table, and of each column of several values with more than 64 codes, by name; of
+    # "people" where households are linked. A table that is not named has 524,288.
     rows: dict[str, Annotated[int, Meta(ge=DECLARED_STEP, le=2**31, multiple_of=DECLARED_STEP)]] = field(
         default_factory=dict
     )
@@ -108,11 +102,11 @@ class HealthConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     census: CensusPeer
     # Host and port to listen on.
     address: str = "127.0.0.1:0"
-    # Whether peers may list services and messages (gRPC reflection). Shows nothing that is not in `protos/`.
+    # Whether peers may list services and messages (gRPC reflection).
     reflection: bool = False
-    # How the operator log is written to standard error: "text", a line of names and values, or "json", an object a line.
+    # Lines on standard error: "text", names and values, or "json", an object a line.
     log_format: LogFormat = "text"
-    # Whether the operator log says of each query how long its stages took. For tuning: it is finer than ticks, and follows the noise.
+    # Log how long each step of a question took. For tuning only: these times are finer than ticks and follow the noise.
     log_stages: bool = False
     # [keys], see below.
     keys: KeyConfig = field(default_factory=KeyConfig)

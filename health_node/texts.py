@@ -35,7 +35,7 @@ ROSTER_REFUSED = "number {number}, refused by the census node ({code}); it is se
 ROSTER_MISMATCH = """\
 number {number}, refused by the census node (LINKAGE_MISMATCH), and questions wait: the two agencies do not
                 link alike. Compare 'linkage' in 'health status' and 'census status', and id_form in both dictionaries;
-                see 'When the two chains differ' in deploy/README.md"""
+                see 'When the two chains differ' in docs/keys.md"""
 ROSTER_NONE = "of the load in force: none yet; a serving node sends one"
 RELINKING = "Changing the linkage key"
 RELINKED = """\

@@ -171,7 +171,7 @@ def _continued(chain: LinkageChain, given: LinkageChain) -> LinkageChain:
         refuse_relink(
             f"the file given holds chain {given.chain_id}, which does not go on from chain {chain.chain_id}, in force here",
             "Take the other agency's key file as it is, with all its lines. If its chain has begun or gone on with other keys, see "
-            "'When the two chains differ' in deploy/README.md.",
+            "'When the two chains differ' in docs/keys.md.",
         )
     if len(given.keys) == len(chain.keys):
         refuse_relink(

@@ -40,17 +40,16 @@ _OVERSIGHT = f"{KEYS}/oversight.key"
 class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """References (`file:` or `env:`) to the auditor's keys."""
 
-    # Reads the openings that a census agency keeps. Empty: this auditor oversees no noise.
+    # Reads the evidence of noise that a census agency keeps. Empty: this auditor checks no noise.
     oversight: str = ""
 
 
 class AuditorConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """config.toml of an auditor's home."""
 
-    # Says what kind of home this is.
+    # What kind of home this is.
     role: Literal["auditor"]
-    # The health agency whose log is examined. Empty: the only one with a card in trust/. What a
-    # census log says of other health agencies holds only if trust/ has their cards as well.
+    # The health agency whose log is examined. Empty: the only one with a card in `trust/`.
     health: str = ""
     # [keys], see below.
     keys: KeyConfig = field(default_factory=KeyConfig)

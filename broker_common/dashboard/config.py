@@ -15,13 +15,13 @@ _Fingerprint = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 class DashboardConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Where a dashboard is served, and to whom beside readers."""
 
-    # Host and port of the dashboard, its probes and its metrics; empty: none. A local address unless `certificate` is set.
+    # Host and port of pages, probes and metrics; empty: none. Only a local address unless `certificate` is set.
     address: str = ""
-    # Whether the serving node starts the dashboard. False: a service of its own does, and the pages outlive the node.
+    # Whether the serving node starts the dashboard. False: a service of its own does, and pages outlive the node.
     with_node: bool = True
     # Names by which browsers reach the dashboard through a proxy or over TLS, without port.
     hosts: tuple[str, ...] = ()
-    # Hours between two computations of the figures about people. They are never computed for a single answer.
+    # Hours between two computations of the figures about people.
     figures_every_hours: Annotated[int, Meta(ge=1, le=24 * 31)] = 24
     # TLS: path in the home of the dashboard's certificate, in PEM.
     certificate: str = ""

@@ -59,7 +59,7 @@ NO_RESEARCHER = "No researcher is registered, so that nobody can ask."
 NOBODY_REMEDY = "Register the card that its owner prints with 'tripartite keys card', once fingerprints are compared."
 KNOWN = "Registered agencies: {agencies}; researchers: {researchers}."
 LOG_AHEAD = "The log's last entry is of {log}, and this machine's clock shows {now}."
-CLOCK_REMEDY = "Set the clock right (NTP), then see 'When the clock was wrong' in deploy/README.md."
+CLOCK_REMEDY = "Set the clock right (NTP), then see 'When the clock was wrong' in docs/recover.md."
 CLOCK_ALONE = "This machine's clock shows {now}; no other clock has been compared with it yet."
 CLOCKS_APART = (
     "This machine's clock and that of {witness} are more than a minute apart: it has cosigned this log at {theirs}."
@@ -72,11 +72,11 @@ NO_LINKAGE_KEY_REMEDY = (
 ROSTER_TAKEN = "The census node has not refused the roster of the data in force."
 ROSTER_REFUSED = "The census node refused the roster of the data in force ({code}), and questions wait for it."
 ROSTER_REFUSED_REMEDY = (
-    "The node sends it again by itself; see 'What can go wrong' in deploy/README.md if that does not mend it."
+    "The node sends it again by itself; see 'What can go wrong' in docs/failures.md if that does not mend it."
 )
 ROSTER_MISMATCH_REMEDY = (
     "The two agencies do not link alike: compare 'linkage' in 'tripartite health status' and 'tripartite census status', and id_form "
-    "in both dictionaries; then see 'When the two chains differ' in deploy/README.md."
+    "in both dictionaries; then see 'When the two chains differ' in docs/keys.md."
 )
 LINKAGE = "The linkage keys that the log names are here: {count} in the chain."
 

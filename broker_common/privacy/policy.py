@@ -66,31 +66,28 @@ class Weakness(NamedTuple):
 
 
 class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One policy. Field by field in deploy/README.md."""
+    """One policy. Field by field in docs/policy.md."""
 
     # Version of this list of fields; before 6 there was neither `linkage` nor `declared_linked_percent`.
     format: Annotated[int, Meta(ge=5, le=6)] = 6
     # Who is charged for an answer: everyone (`strict`), or the people in its sample (`per_person`).
     accounting: Accounting
-    # The subject of one budget under `per_person`: one person's language, or that of all people of one household, who
-    # stay together. It stays what it was at the first charge.
+    # Whose budget it is under `per_person`: one person's, or one of all people of a household. Fixed at the first charge.
     subject: Subject = "person"
-    # How the two agencies' records are linked, as in their dictionaries: `complementary` (a card at both sides), `household`
-    # (an address; `subject` is `household` then) or `nominative` (names in a register of the census agency's own).
+    # How the two agencies' records are linked: `complementary` (a card at both), `household` (an address; `subject` is
+    # `household` then) or `nominative` (names in a register of the census agency's own).
     linkage: Linkage = "complementary"
-    # How many of a hundred people in the census are linked, as the agency declares; nothing computes it. 0: not declared.
+    # The percentage of people in the census who are linked, as the agency declares it. 0: not declared.
     declared_linked_percent: Annotated[int, Meta(ge=0, le=100)] = 0
-    # No belief about one person, starting from 1/2, may pass this. Exact decimal.
+    # No belief about one person that began at 1/2 may pass this. Exact decimal.
     max_belief: Annotated[str, Meta(max_length=MAX_BELIEF_CHARS)]
-    # After so many answers, all questions and studies together, the service is shut down; 0: no such end.
+    # The service shuts down after so many answers in all; 0: no such end.
     max_answers: Annotated[int, Meta(ge=0, le=2**32 - 1)] = 0
     # Noise scales that may be asked for, ascending.
     scales: Annotated[tuple[_Scale, ...], Meta(min_length=1, max_length=MAX_SCALES)]
-    # A sample leaves the health node at the first tick at least this long after Submit, whatever the cohort: so long the node
-    # has to draw it.
+    # A sample leaves the health node at the first tick at least this long after Submit, whatever the cohort.
     forward_delay_ms: _Milliseconds
-    # Ticks are multiples of this. A sample is taken at the first tick after it is whole at the census node, its outcome leaves at
-    # the next one, the answer at the first tick a full period after the cosignature. 0: at once, for tests and benchmarks only.
+    # Samples are taken, and outcomes and answers leave, at multiples of this. 0: at once, for tests and benchmarks only.
     release_tick_ms: _Milliseconds
     # How long a quote and its noise slot stand.
     quote_lifetime_ms: Annotated[int, Meta(ge=1_000, le=_MAX_DELAY_MS)]
@@ -98,11 +95,9 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     open_quotes: Annotated[int, Meta(ge=1, le=10_000)]
     # How long a sealed answer waits for its researcher.
     answer_retention_ms: Annotated[int, Meta(ge=60_000, le=_MAX_RETENTION_MS)]
-    # How long the census agency keeps who was in a sample, for an audit on site, under `per_person`: 90 days. Afterwards
-    # one number per person is left.
+    # How long the census agency keeps who was in a sample, for an audit on site, under `per_person`. Usually 90 days.
     sample_retention_ms: Annotated[int, Meta(ge=0, le=_MAX_SAMPLE_RETENTION_MS)] = 7_776_000_000
-    # Answers of one researcher whose samples are kept at the same time, under `per_person`; 0: any number. An answer counts
-    # from its sample's admission until `sample_retention_ms` after its release.
+    # Answers of one researcher whose samples may be kept at the same time, under `per_person`; 0: any number.
     researcher_answers: Annotated[int, Meta(ge=0, le=2**32 - 1)] = 1000
 
     @property

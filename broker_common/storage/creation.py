@@ -23,7 +23,7 @@ from broker_common.language import phrase
 from broker_common.storage.durable import replace_file
 from broker_common.storage.home import CONFIG, KEYS
 
-_HEAD = "# config.toml of a {role} home. What is left out has its default; every setting stands in deploy/README.md.\n"
+_HEAD = "# config.toml of a {role} home. What is left out has its default; every setting stands in docs/settings.md.\n"
 # Settings that somebody has to have chosen.
 _DECLARED = frozenset({"people", "places"})
 

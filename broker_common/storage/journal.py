@@ -114,7 +114,7 @@ class Journal(Generic[StateT]):
                 role=fresh_state().role,
                 problem=f"{path.name} is missing",
                 remedy="Never go on with a new one: what was charged would be forgotten. See 'When a node refuses to start' in "
-                "deploy/README.md.",
+                "docs/recover.md.",
             )
         self._path = path
         self._fresh_state = fresh_state

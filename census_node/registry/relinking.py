@@ -123,5 +123,5 @@ def _verify_uncharged(state: CensusState) -> None:
         refuse_relink(
             f"something was charged under chain {state.linkage}, and its people keep their charges by it",
             "The health agency, whose pseudonyms carry no charges, takes this agency's key file: 'tripartite health relink --key-file "
-            "FILE --reload'. See 'When the two chains differ' in deploy/README.md.",
+            "FILE --reload'. See 'When the two chains differ' in docs/keys.md.",
         )

@@ -313,7 +313,7 @@ _HR = phrase("the health agency and a researcher together")
 _RESEARCHERS = phrase("researchers")
 _BOTH = phrase("researchers, also together with the health agency")
 _ANYBODY = phrase("anybody")
-# Who, and what they try, as deploy/README.md says it.
+# Who, and what they try, as docs/attacks.md says it.
 _SAID: Mapping[str, tuple[str, str]] = {
     "neighbour": (
         _HR,

@@ -222,7 +222,7 @@ _SPECIALIST: tuple[Block, ...] = (
         phrase(
             "Drawn with a seeded generator. “Nothing left” means no room for one more answer at this scale; a policy that admits larger scales leaves room "
             "for those. Households, which pay for each of their people in a sample, are not shown. With the product's own ledger and made-up people of "
-            "Ontario: “make workload”, and the table in README."
+            "Ontario: “make workload”, and the table in docs/budgets.md."
         )
     ),
     sources.PAPER,

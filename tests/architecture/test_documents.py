@@ -1,4 +1,4 @@
-"""What documents and samples quote is what the code says; whoever copies from them gets something that works."""
+"""What documents and samples quote is what the code says, their links lead somewhere, and they are short."""
 
 from __future__ import annotations
 
@@ -16,16 +16,20 @@ from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from broker_common.audit.codes import CODES, ON_SITE
 from broker_common.crypto.cards import PURPOSES
 from broker_common.errors import REASONS
+from broker_common.privacy.accounting import USUAL_SCALE, answers_left
+from broker_common.privacy.table_laplace import margin
 from broker_common.storage.home import Home
 from broker_common.tlog.rules import RULES
 from census_node.config import CensusConfig
 from deploy.local import Plan, lay_out
 from health_node.config import HealthConfig
+from policy_lab.figures.margin import chance_of_wrong_order
 from researcher_node.config import ResearcherConfig
 from researcher_node.study.design import design
 from researcher_node.study.file import parse_study_file
 
 ROOT = Path(__file__).parents[2]
+PACKAGES = ("broker_common", "census_node", "deploy", "health_node", "policy_lab", "researcher_node")
 SAMPLES = ROOT / "deploy" / "samples"
 CONFIGS: dict[str, type[msgspec.Struct]] = {
     "census": CensusConfig,
@@ -111,13 +115,6 @@ def test_sample_configuration_is_loaded_as_a_node_does(tmp_path: Path, role: str
 
 
 STUDIES = ROOT / "docs" / "studies.md"
-# A page that is read before the first study.
-MOST_WORDS = 1500
-
-
-def test_the_page_on_studies_is_short() -> None:
-    """Its samples and its table of keys included."""
-    assert len(STUDIES.read_text().split()) < MOST_WORDS
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs" / "studies").iterdir()), ids=lambda path: path.name)
@@ -194,3 +191,116 @@ def test_error_codes_in_documents_exist(path: Path) -> None:
     beginnings = {code.partition("_")[0] for code in REASONS}
     unknown = {code for code in said - set(REASONS) - set(CODES) - NOT_CODES if code.partition("_")[0] in beginnings}
     assert unknown == set()
+
+
+# --- length, links and figures -----------------------------------------------------------------------------------------
+
+MOST_WORDS, MOST_WORDS_OF_README = 1500, 1800
+LONG = {
+    "docs/decisions-archive.md": "a record that is looked up by number",
+    "docs/mistakes.md": "printed by the program, looked up by mistake",
+}
+
+
+def test_documents_are_short() -> None:
+    """Each is for one reader, who gets through it in ten minutes."""
+    words = {
+        str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").split())
+        for path in DOCUMENTS
+        if path.is_relative_to(ROOT / "docs")
+    }
+    assert len(words) > 20
+    assert {name: count for name, count in words.items() if count >= MOST_WORDS and name not in LONG} == {}
+    assert all(words[name] >= MOST_WORDS for name in LONG), "an exception that is not needed any more"
+
+
+def test_the_readme_is_short() -> None:
+    """It leads to the others."""
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) < MOST_WORDS_OF_README
+
+
+def anchors(path: Path) -> set[str]:
+    """What links may name in a document, as forges make it from titles."""
+    text = re.sub(r"(?ms)^ *```.*?^ *```", "", path.read_text(encoding="utf-8"))
+    plain = [re.sub(r"[^\w\- ]", "", title.strip().lower()) for title in re.findall(r"(?m)^#+ (.+)$", text)]
+    return {title.replace(" ", "-") for title in plain}
+
+
+def links(path: Path) -> Iterator[str]:
+    """Every link and picture that leads into the repository."""
+    text = re.sub(r"(?ms)^ *```.*?^ *```|`[^`\n]+`", "", path.read_text(encoding="utf-8"))
+    for target in re.findall(r"\]\(([^()\s]+)\)", text):
+        if not target.startswith(("https:", "http:", "mailto:")):
+            yield target
+
+
+def lost(path: Path, target: str) -> bool:
+    """Whether a link of this document leads nowhere."""
+    name, _, anchor = target.partition("#")
+    file = path.parent / name if name else path
+    return not file.exists() or (bool(anchor) and (file.suffix != ".md" or anchor not in anchors(file)))
+
+
+def test_links_lead_somewhere() -> None:
+    """To a file of the repository, and to a title in it."""
+    assert [(path.name, target) for path in DOCUMENTS for target in links(path) if lost(path, target)] == []
+
+
+def test_a_link_that_leads_nowhere_is_noticed() -> None:
+    """The test above can fail, and finds links."""
+    readme = ROOT / "README.md"
+    assert len(list(links(readme))) > 20
+    assert lost(readme, "docs/no-such-page.md")
+    assert lost(readme, "docs/recover.md#no-such-title")
+    assert not lost(readme, "docs/recover.md#when-the-clock-was-wrong")
+
+
+NAMED_TITLE = re.compile(r"'([A-Z][\w ]+)' in ((?:docs|deploy|protos)/[\w/-]+\.md)")
+
+
+def test_titles_that_errors_and_remedies_name_exist() -> None:
+    """A hint leads its reader to a page and a title on it."""
+    named = set()
+    for path in (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))):
+        # Sentences go over several literals.
+        text = re.sub(r'"\s*f?"', "", path.read_text(encoding="utf-8"))
+        named |= set(NAMED_TITLE.findall(re.sub(r"\s+", " ", text)))
+    assert len(named) >= 6
+    for title, page in named:
+        assert re.search(rf"(?m)^#+ {re.escape(title)}$", (ROOT / page).read_text(encoding="utf-8")), (title, page)
+
+
+def test_pages_that_the_code_names_exist() -> None:
+    """In texts, help and comments."""
+    named = {
+        page
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        for page in re.findall(r"\b(?:docs|deploy|protos)/[\w/-]+\.md\b", path.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 10
+    assert [page for page in sorted(named) if not (ROOT / page).is_file()] == []
+
+
+def test_the_readme_says_which_groups_are_worth_asking_about() -> None:
+    """Its figures are the product's: noise at the usual scale, and how often it turns a difference of a tenth round."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"(?m)^\| ([\d,]+) \| ±([\d.]+) % \| ([\d.]+) % \|", text)
+    assert [row[0] for row in rows] == ["100", "300", "1,000", "3,000", "10,000"]
+    for people, relative, wrong in rows:
+        size = int(people.replace(",", ""))
+        assert relative == f"{100 * margin(USUAL_SCALE) / size:.1f}".removesuffix(".0")
+        assert (
+            wrong
+            == f"{100 * chance_of_wrong_order(USUAL_SCALE, size // 10):.{2 if size > 1000 else 1}f}".removesuffix(".00")
+        )
+    assert f"±{margin(USUAL_SCALE)} people, 19 times out of 20, at the usual scale of {USUAL_SCALE}" in text
+    assert f"±{margin(USUAL_SCALE, 2)} for two cells, ±{margin(USUAL_SCALE, 16)} for sixteen" in text
+    assert (
+        answers_left(Plan(population=10, seed=1, accounting="strict", max_belief="0.8").policy().cap, 0, USUAL_SCALE)
+        == 41
+    )
+    assert text.count("41 answers") == 2
+    asking = (ROOT / "docs" / "asking.md").read_text(encoding="utf-8")
+    one, two, most = (margin(USUAL_SCALE, cells) for cells in (1, 2, 16))
+    assert f"±{one} for one at scale {USUAL_SCALE}, ±{two} for each of two, ±{most} for each of 16" in asking

@@ -38,7 +38,7 @@ from health_node.operator.dashboard import HealthDashboard
 from health_node.query.forwarding import VerifiedCharge, make_manifest
 from health_node.roster.book import RosterBook, number_roster
 
-# No number of people is at the edge of a ten, where rounding shows one more or less; `docs/watching.md` says so.
+# No number of people is at the edge of a ten, where rounding shows one more or less; `docs/dashboard.md` says so.
 PEOPLE = 395
 X = PEOPLE - 1
 MINUTE_MS = 60_000

@@ -53,7 +53,7 @@ _ADDRESS = re.compile(r"dashboard on (https?)://127\.0\.0\.1:(\d+)/\s")
 
 def documented(name: str, folder: Path, *changes: tuple[str, str]) -> str:
     """Run a block of commands of the handbook in a folder; gives what it prints."""
-    text = (ROOT / "docs" / "watching.md").read_text("utf-8")
+    text = (ROOT / "docs" / "dashboard.md").read_text("utf-8")
     found = re.search(rf"<!-- tested: {name} -->\n *```sh\n(.+?)\n *```", text, re.DOTALL)
     assert found is not None, name
     commands = found[1]

@@ -593,7 +593,7 @@ def test_row_8_a_clock_jumps(machines: Machines) -> None:
         assert ask(deployment).code == 0
     before = charged(deployment)
     machines.set("health", HOUR_MS)
-    assert_says(ask(deployment), 3, "TICKET_EXPIRED", "'When the clock was wrong' in deploy/README.md")
+    assert_says(ask(deployment), 3, "TICKET_EXPIRED", "'When the clock was wrong' in docs/recover.md")
     assert charged(deployment) == before
     machines.set("health", 0)
     machines.restart("health")

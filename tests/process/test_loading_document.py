@@ -18,7 +18,6 @@ ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "loading.md").read_text("utf-8")
 DICTIONARIES = (ROOT / "docs" / "dictionaries.md").read_text("utf-8")
 UNITS = ROOT / "deploy" / "systemd"
-MOST_WORDS = 1900
 
 
 def blocks(document: str, language: str) -> list[str]:
@@ -57,11 +56,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     source.write_text(blocks(DOCUMENT, "toml")[0], "utf-8")
     source.chmod(0o600)
     return tmp_path / "health"
-
-
-def test_the_document_is_short_enough_to_be_read() -> None:
-    """A page or two for somebody who has other work."""
-    assert len(DOCUMENT.split()) < MOST_WORDS
 
 
 def test_every_command_says_what_the_document_says(home: Path) -> None:

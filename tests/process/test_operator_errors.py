@@ -24,7 +24,7 @@ Spoil = Callable[[Deployment], object]
 AGENCIES = ("census", "health")
 STORES = {"census": "registries", "health": "people"}
 ANOTHER_LINKAGE_KEY = LinkageChain([LinkageKey(bytes(32))]).to_text()
-REFUSES_TO_START = "'When a node refuses to start' in deploy/README.md"
+REFUSES_TO_START = "'When a node refuses to start' in docs/recover.md"
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +140,7 @@ def each(role: str) -> dict[str, Case]:
             f"{role} status --home HOME",
             3,
             "CONFIG_INVALID",
-            ("`colour`", "'Settings' in deploy/README.md", "deploy/samples"),
+            ("`colour`", "'Settings' in docs/settings.md", "deploy/samples"),
         ),
         f"{role}: journal missing": Case(
             without(role, "journal.db"),

@@ -32,7 +32,6 @@ PARTIES = {
     "The researcher": "researcher",
 }
 HOSTS = ("health-node.example:7002", "census-node.example:7003")
-MOST_WORDS = 1500
 FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
 
@@ -210,10 +209,9 @@ def verify_keys(afternoon: Afternoon) -> None:
 # --- the page itself ---------------------------------------------------------------------------------------------------
 
 
-def test_the_page_is_short_and_whole() -> None:
+def test_the_page_is_whole() -> None:
     """Every step is found by this test, numbered without a gap, in the section of a party; nothing travels that nobody sends."""
     page = PAGE.read_text(encoding="utf-8")
-    assert len(page.split()) < MOST_WORDS
     found = steps(page)
     assert [step.number for step in found] == list(range(1, len(found) + 1))
     assert {step.party for step in found} == set(PARTIES.values())

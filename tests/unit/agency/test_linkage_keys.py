@@ -134,7 +134,7 @@ def test_a_foreign_key_file_is_not_added_to_our_chain(home: Path, file: tuple[Li
     assert error.code == "RELINK_REFUSED"
     assert chain_id(A) in error.text
     assert chain_id(*file) in error.text
-    assert "'When the two chains differ' in deploy/README.md" in error.hint
+    assert "'When the two chains differ' in docs/keys.md" in error.hint
     assert held(home) == (A,)
 
 

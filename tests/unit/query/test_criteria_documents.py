@@ -20,7 +20,7 @@ def section(page: str, title: str) -> str:
     return rest.partition("\n## ")[0]
 
 
-EXAMPLES = re.findall(r"(?m)^\| `(.+?)` \|", section("using.md", "Conditions on hierarchies and events"))
+EXAMPLES = re.findall(r"(?m)^\| `(.+?)` \|", section("asking.md", "Conditions on hierarchies and events"))
 MISTAKES = section("mistakes.md", "With hierarchies and events").split("```\n")[1].split("\n\n")
 
 
