@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -55,22 +56,28 @@ def _codes() -> tuple[Code, ...]:
     )
 
 
-_TABLE = EventTable(
-    "stay",
-    "In a hospital.",
-    (
-        Column(name="cause", type=ColumnType.CODE, description="Cause.", codes=_codes()),
-        Column(name="admitted", type=ColumnType.DATE, description="First day."),
-        Column(name="days", type=ColumnType.INTEGER, description="Length.", maximum=250),
-    ),
-)
-_DICTIONARY = Dictionary(
-    (
-        Column(name="age", type=ColumnType.INTEGER, description="Age.", maximum=130),
-        Column(name="diagnosis", type=ColumnType.CODE, multi_valued=True, description="Many codes.", codes=_codes()),
-    ),
-    (_TABLE,),
-)
+@cache
+def _dictionary() -> Dictionary:
+    """Ages, and two lists of events."""
+    codes = _codes()
+    stays = EventTable(
+        "stay",
+        "In a hospital.",
+        (
+            Column(name="cause", type=ColumnType.CODE, description="Cause.", codes=codes),
+            Column(name="admitted", type=ColumnType.DATE, description="First day."),
+            Column(name="days", type=ColumnType.INTEGER, description="Length.", maximum=250),
+        ),
+    )
+    return Dictionary(
+        (
+            Column(name="age", type=ColumnType.INTEGER, description="Age.", maximum=130),
+            Column(name="diagnosis", type=ColumnType.CODE, multi_valued=True, description="Many codes.", codes=codes),
+        ),
+        (stays,),
+    )
+
+
 # What is asked, and which columns of which table it speaks of.
 _CRITERIA: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "age >= 65": {},
@@ -139,7 +146,7 @@ class Run:
     def __init__(self, folder: Path, people: int, events: int) -> None:
         self.events = events
         self.declared = declared_of(
-            _DICTIONARY, declared_for(people), {"stay": declared_for(events), "diagnosis": declared_for(2 * people)}
+            _dictionary(), declared_for(people), {"stay": declared_for(events), "diagnosis": declared_for(2 * people)}
         )
         generator = np.random.default_rng(1)
         high = np.sort(generator.integers(0, 2**64, people, dtype=np.uint64))
@@ -147,19 +154,21 @@ class Run:
         ages = generator.integers(0, 100, people).astype(np.int32)
         tables = {
             "diagnosis": _rows(
-                _DICTIONARY.columns[1], offsets_of(np.full(people, 2)), self.declared.tables["diagnosis"]
+                _dictionary().columns[1], offsets_of(np.full(people, 2)), self.declared.tables["diagnosis"]
             ),
-            "stay": _rows(_TABLE, offsets_of(_counts(people, events, 3)), self.declared.tables["stay"]),
+            "stay": _rows(
+                _dictionary().events[0], offsets_of(_counts(people, events, 3)), self.declared.tables["stay"]
+            ),
         }
         path = folder / "store.people"
         writing, _ = timed(
             lambda: build_people_store(
-                path, People(high, low, {"age": ages}, tables), _DICTIONARY, places=self.declared.places
+                path, People(high, low, {"age": ages}, tables), _dictionary(), places=self.declared.places
             )
         )
         self.file_bytes = path.stat().st_size
         progress(f"written in {writing:.0f} s: {self.file_bytes / 2**30:.2f} GiB")
-        self.opening, self.store = timed(lambda: PeopleStore(path, _DICTIONARY, threads=_THREADS))
+        self.opening, self.store = timed(lambda: PeopleStore(path, _dictionary(), threads=_THREADS))
         path.unlink()
         progress(f"opened in {self.opening:.1f} s")
         self._blocks = Blocks(_THREADS)
@@ -194,7 +203,7 @@ class Run:
 
 def measured(run: Run, rounds: int) -> dict[str, Any]:
     """Milliseconds of each condition, of its floor, and what its price says."""
-    conditions = {text: parse_condition(text, _DICTIONARY) for text in _CRITERIA}
+    conditions = {text: parse_condition(text, _dictionary()) for text in _CRITERIA}
     times: dict[str, list[tuple[Seconds, Seconds]]] = {text: [] for text in conditions}
     for _ in range(rounds + 1):
         for text, condition in conditions.items():
@@ -208,7 +217,7 @@ def measured(run: Run, rounds: int) -> dict[str, Any]:
                 for name, unit in (("clock", ""), ("processor", " processor"))
             },
             "priced": 1000
-            * price(conditions[text], WHOLE_MILLIONTHS, run.declared, _DICTIONARY)
+            * price(conditions[text], WHOLE_MILLIONTHS, run.declared, _dictionary())
             / LimitConfig().work_per_second,
         }
         for text, pairs in times.items()

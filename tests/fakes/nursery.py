@@ -8,6 +8,7 @@ installed program as users do, and so does a test that looks at a command line o
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
 import runpy
@@ -155,12 +156,34 @@ def _forked(request: dict[str, object], fds: list[int]) -> list[str]:
     return words
 
 
+def _end_at_once(codes: list[int]) -> None:
+    """The last of all that is done at exit: taking the modules apart takes longer than most commands."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(codes[-1])
+
+
 def _main() -> None:
+    # The exit code of an exception that nobody catches; what is registered first is called last.
+    codes = [1]
+    atexit.register(_end_at_once, codes)
     for command in entry_points(group="tripartite.commands"):
         command.load()
     for module in _PRELOADED:
         __import__(module)
+    gc.freeze()
     words = _serve(socket.socket(fileno=int(sys.argv[1])))
+    try:
+        _run(words)
+        codes.append(0)
+    except SystemExit as ended:
+        if not isinstance(ended.code, int | None):
+            raise
+        codes.append(ended.code or 0)
+
+
+def _run(words: list[str]) -> None:
+    """Be what was asked for."""
     if words[0] != sys.executable:
         sys.argv = words
         from broker_common.__main__ import main  # noqa: PLC0415 - not where tests import this module

@@ -26,7 +26,7 @@ class SignedPolicy(_message.Message):
     SIGNATURE_FIELD_NUMBER: _builtins.int
     KEY_ID_FIELD_NUMBER: _builtins.int
     document: _builtins.bytes
-    """Canonical JSON; its SHA-256 is the policy hash that tickets name. Fields: see deploy/README.md."""
+    """Canonical JSON; its SHA-256 is the policy hash that tickets name. docs/policy.md explains the fields."""
     signature: _builtins.bytes
     """Ed25519 over the domain prefix for policies followed by those bytes."""
     key_id: _builtins.str

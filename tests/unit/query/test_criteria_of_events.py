@@ -264,32 +264,41 @@ def _long_list(*, with_chapters: bool) -> Dictionary:
     )
 
 
-FLAT, CHAPTERS = _long_list(with_chapters=False), _long_list(with_chapters=True)
+@pytest.fixture(scope="module")
+def flat() -> Dictionary:
+    """No code stands above another."""
+    return _long_list(with_chapters=False)
 
 
-def test_short_beginning_in_a_long_list_stays_a_list_of_codes() -> None:
+@pytest.fixture(scope="module")
+def chapters() -> Dictionary:
+    """Every hundredth code stands above those that follow it."""
+    return _long_list(with_chapters=True)
+
+
+def test_short_beginning_in_a_long_list_stays_a_list_of_codes(flat: Dictionary, chapters: Dictionary) -> None:
     """As it is in a short one, so that its bytes do not depend on the length of the list."""
-    condition = read("ill like 'I001%'", FLAT)
+    condition = read("ill like 'I001%'", flat)
     assert isinstance(condition, Membership)
     assert len(condition.literals) == 100
-    assert read("ill like 'I00%'", FLAT) == read("ill like 'I00%'", CHAPTERS)
+    assert read("ill like 'I00%'", flat) == read("ill like 'I00%'", chapters)
 
 
-def test_long_beginning_of_whole_branches_travels_as_their_tops() -> None:
+def test_long_beginning_of_whole_branches_travels_as_their_tops(chapters: Dictionary) -> None:
     """60,000 codes are 600 names on the wire, and mean the same people."""
-    condition = read("ill like 'I%'", CHAPTERS)
+    condition = read("ill like 'I%'", chapters)
     assert isinstance(condition, Under)
     assert len(condition.codes) == 600
     assert len(condition.to_wire().SerializeToString()) < 6_000
-    column = CHAPTERS.column("ill")
+    column = chapters.column("ill")
     below = frozenset[str]().union(*map(column.descendants, condition.codes))
     assert below == {code for code in column.values if code.startswith("I")}
-    assert condition_from_wire(condition.to_wire(), CHAPTERS) == condition
+    assert condition_from_wire(condition.to_wire(), chapters) == condition
 
 
-def test_long_beginning_without_branches_is_refused_with_a_way_out() -> None:
+def test_long_beginning_without_branches_is_refused_with_a_way_out(flat: Dictionary) -> None:
     """A ticket of megabytes is never made."""
-    error = refusal("ill like 'I%'", FLAT)
+    error = refusal("ill like 'I%'", flat)
     assert error.code == "CRITERIA_TOO_LARGE"
     assert "'I%' stands for 60000 codes, and it may name 1000 values" in error.text
     assert error.hint == "Type a longer beginning, or split the study into several questions."
@@ -307,7 +316,7 @@ def test_long_beginning_of_half_a_branch_is_not_the_whole_of_it() -> None:
     assert error.hint == "Type: ill under 'A'"
 
 
-@pytest.mark.parametrize("dictionary", [FLAT, CHAPTERS], ids=["flat", "chapters"])
+@pytest.mark.parametrize("kind", ["flat", "chapters"])
 @pytest.mark.parametrize(
     "text",
     [
@@ -318,8 +327,9 @@ def test_long_beginning_of_half_a_branch_is_not_the_whole_of_it() -> None:
         ("ill = and " * 500)[: MAX_TEXT_CHARACTERS - 5],
     ],
 )
-def test_long_list_is_read_soon(text: str, dictionary: Dictionary) -> None:
+def test_long_list_is_read_soon(text: str, kind: str, request: pytest.FixtureRequest) -> None:
     """Texts at the limits, with mistakes, in five seconds of processor time."""
+    dictionary: Dictionary = request.getfixturevalue(kind)
     with limited(5.0):
         try:
             read(text, dictionary)
@@ -414,9 +424,9 @@ def test_what_is_sure_by_the_text_alone(text: str, expected: Certainty | None) -
     assert certainty(read(text), STAYS) is expected
 
 
-def test_certainty_of_long_lists_ends_soon() -> None:
+def test_certainty_of_long_lists_ends_soon(chapters: Dictionary) -> None:
     """It gives up rather than look for long, and says nothing then."""
     either = " or ".join(f"ill under 'I{number:03}00' and ill not under 'X60000'" for number in range(20))
     text = f"({either}) and ({either.replace('X6', 'X7')})"
     with limited(5.0):
-        assert certainty(read(text, CHAPTERS), CHAPTERS) is None
+        assert certainty(read(text, chapters), chapters) is None
