@@ -1,9 +1,9 @@
 """Modules: each says what it is, imports follow the contracts, settings stand in the manual."""
 
-import re
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
