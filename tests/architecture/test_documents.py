@@ -17,6 +17,13 @@ from broker_common.audit.codes import CODES, ON_SITE
 from broker_common.crypto.cards import PURPOSES
 from broker_common.errors import REASONS
 from broker_common.privacy.accounting import USUAL_SCALE, answers_left
+from broker_common.privacy.delays import (
+    DECLARED_STEP,
+    least_forward_delay_ms,
+    least_tick_ms,
+    usual_forward_delay_ms,
+    usual_tick_ms,
+)
 from broker_common.privacy.table_laplace import margin
 from broker_common.storage.home import Home
 from broker_common.tlog.rules import RULES
@@ -304,3 +311,17 @@ def test_the_readme_says_which_groups_are_worth_asking_about() -> None:
     asking = (ROOT / "docs" / "asking.md").read_text(encoding="utf-8")
     one, two, most = (margin(USUAL_SCALE, cells) for cells in (1, 2, 16))
     assert f"±{one} for one at scale {USUAL_SCALE}, ±{two} for each of two, ±{most} for each of 16" in asking
+
+
+def test_the_times_that_sizes_need_are_those_of_the_product() -> None:
+    """An agency plans with them before it has a node to ask."""
+    text = (ROOT / "docs" / "capacity.md").read_text(encoding="utf-8")
+    assert "35 ms for each million places, and not less than 20 ms; 8 ms more for each million declared rows" in text
+    assert [least_forward_delay_ms(10_000_000, rows) for rows in (0, 10_000_000)] == [350, 350 + 80]
+    assert [least_forward_delay_ms(DECLARED_STEP, rows) for rows in (0, 10_000_000)] == [20, 20 + 80]
+    assert "20 ms, plus 10 ms for each million people (30 ms where households are charged)" in text
+    assert [least_tick_ms(10_000_000, "person"), least_tick_ms(10_000_000, "household")] == [20 + 100, 20 + 300]
+    assert "75 ms more, and at least 100 ms" in text
+    assert [usual_forward_delay_ms(places) for places in (DECLARED_STEP, 10_000_000)] == [100, 350 + 75]
+    assert "250 ms, or what is needed, rounded up to 50 ms" in text
+    assert [usual_tick_ms(people, "person") for people in (1_000_000, 25_000_000)] == [250, 300]
