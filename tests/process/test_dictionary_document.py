@@ -13,7 +13,6 @@ from fakes.deployment import Outcome, run
 pytestmark = pytest.mark.process
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "dictionaries.md").read_text("utf-8")
-MOST_WORDS = 1500
 # Two hashes stand in the document: as many as there are dictionaries in it.
 HASH = re.compile(r"\b[0-9a-f]{64}\b")
 PEOPLE = "card,birth_year,sex,diagnosis\n1234567,1950,f,I21;I26\n7654321,1961,m,\n"
@@ -38,11 +37,6 @@ def ran(command: str) -> Outcome:
     """The command of a line, with what it sets in the environment."""
     settings, _, words = command.rpartition("tripartite ")
     return run(*shlex.split(words), env=dict(word.split("=", 1) for word in settings.split()))
-
-
-def test_the_document_is_short_enough_to_be_read() -> None:
-    """A page or two for somebody who has other work."""
-    assert len(DOCUMENT.split()) < MOST_WORDS
 
 
 def test_every_command_says_what_the_document_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
