@@ -1,7 +1,7 @@
 """`source.toml`: what an agency's own data look like, and which published words its own stand for.
 
 It is private: of mode 0600, in the home, never in a log, and no part of what is published. It holds no password, only
-where a connection stands (`file:PATH` or `env:NAME`). docs/loading.md says what may stand in it. Keys that nobody knows
+where a connection stands (`file:PATH` or `env:NAME`). docs/source-toml.md says what may stand in it. Keys that nobody knows
 are errors, so that a misspelt one cannot be silently ignored. Errors name the line and the column in this file.
 """
 
