@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 from fakes.history import MemoryPart
-from fakes.simulation import AGENCIES, PARTIES, Simulation, make_template
 from faults.sequences import run_sequence
+from faults.simulation import AGENCIES, PARTIES, Simulation, make_template
 
 from broker_common.audit.audit import replay_parts
 from broker_common.audit.export.documents import ReceiptFile

@@ -25,8 +25,8 @@ from fakes.homes import move, set_limits
 from fakes.ledger_rules import Note
 from fakes.marked_people import Row, health_and_census_rows, write_csv
 from fakes.patience import PATIENCE_SECONDS
-from fakes.recorded import Watched
 from fakes.wiretap import LINKS, Call, Link, Wiretap
+from privacy.recorded import Watched
 from tripartite.v1 import answer_pb2, health_service_pb2, log_service_pb2
 
 from broker_common.errors import BrokerError
