@@ -19,10 +19,13 @@ from fakes.cards import Party
 from fakes.randomness import SeededRandomness
 from tripartite.v1 import answer_pb2, quote_pb2, ticket_pb2
 
+from broker_common.audit.audit import Audited, replay_parts
+from broker_common.audit.checks.openings import OpenedOnSite
 from broker_common.audit.export.dictionaries import file_of
 from broker_common.audit.export.documents import OpenedCriteria, ReceiptFile
 from broker_common.audit.export.reading import UnreadableError
 from broker_common.audit.export.writing import COSIGNED, WITNESSED
+from broker_common.audit.home import AuditorHome
 from broker_common.crypto.commitments import SlotSecret, commit_criteria, commit_slot, hash_bytes
 from broker_common.crypto.sealing import OpeningKey, SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey
@@ -69,7 +72,10 @@ __all__ = [
     "SignedLog",
     "auditor",
     "honest",
+    "in_memory",
+    "replayed",
     "slot_secret",
+    "unwatched",
     "write",
 ]
 
@@ -517,6 +523,21 @@ def honest(answers: int = 1, **rules: Any) -> History:
     history = History(rules=logs.policy(**rules)).begin()
     history.take("answer " * answers + "cosign")
     return history
+
+
+def unwatched(_: str) -> Callable[[int, int], None]:
+    """Progress that nobody watches."""
+    return lambda _done, _total: None
+
+
+def in_memory(exports: Exports) -> dict[str, MemoryPart]:
+    """What is handed in, as parts."""
+    return {role: MemoryPart(files) for role, files in exports.items()}
+
+
+def replayed(exports: Exports, home: AuditorHome, opened: OpenedOnSite | None = None) -> Audited:
+    """What an audit makes of exports that lie in memory."""
+    return replay_parts(in_memory(exports), home, unwatched, opened)
 
 
 def write(exports: Exports, directory: Path) -> Path:
