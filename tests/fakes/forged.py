@@ -16,8 +16,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from broker_common.crypto.certificates import Identity, TlsCredentials, server_name
 from broker_common.storage.clock import system_clock
 
-__all__ = ["STRANGE", "common_name", "forge", "in_our_form", "subject_of", "twin"]
-
 _HOUR = timedelta(hours=1)
 _DER = serialization.Encoding.DER
 Extensions = Iterable[tuple[x509.ExtensionType, bool]]

@@ -53,31 +53,12 @@ from broker_common.tlog.entries import (
     ReportedCharge,
     Settled,
     Slots,
-    Submitted,
     parse_entry,
 )
 from broker_common.tlog.merkle import MerkleTree, leaf_hash
 from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.tiles import CHECKPOINT_PATH, entry_bundles, hash_tiles
 from broker_common.values import ExactCounts, base64_text
-
-__all__ = [
-    "RELEASE",
-    "START_MS",
-    "Asked",
-    "Exports",
-    "History",
-    "Lie",
-    "MemoryPart",
-    "SignedLog",
-    "auditor",
-    "honest",
-    "in_memory",
-    "replayed",
-    "slot_secret",
-    "unwatched",
-    "write",
-]
 
 Exports: TypeAlias = dict[str, dict[str, bytes]]
 Lie: TypeAlias = "Mapping[str, Any] | Callable[[History], Mapping[str, Any]]"
@@ -348,22 +329,13 @@ class History:
         return sign_quote(quote_pb2.Quote(**fields | changes), self.census_party.signing(Purpose.ANSWER))
 
     def submit(self, asked: Asked, **changes: Any) -> int:
-        fields: dict[str, Any] = {
-            "query": asked.query,
-            "ticket": asked.hash,
-            "criteria": asked.ticket.criteria_commitment.hex(),
-            "researcher": "alice",
-            "project": "study",
-            "load": "load1",
-        }
-        return self.write_health(Submitted(**fields | changes))
+        criteria = asked.ticket.criteria_commitment.hex()
+        fields = {"query": asked.query, "ticket": asked.hash, "criteria": criteria}
+        return self.write_health(logs.submitted(asked.number, **fields | changes))
 
     def forward(self, asked: Asked, **changes: Any) -> int:
-        fields: dict[str, Any] = {
-            "ticket": asked.hash,
-            "roster": self.roster_in_force,
-            "manifest": logs.hash_of(asked.number),
-        }
+        manifest = logs.hash_of(asked.number)
+        fields: dict[str, Any] = {"ticket": asked.hash, "roster": self.roster_in_force, "manifest": manifest}
         return self.write_health(Forwarded(**fields | changes))
 
     def charge(self, asked: Asked, *, counts: Sequence[int] = (), **changes: Any) -> int:
@@ -384,11 +356,6 @@ class History:
             "slot": slot,
             "scale": scale,
             "units": units,
-            "question": "all",
-            "researcher": "alice",
-            "project": "study",
-            "health": "health-on",
-            "load": "load1",
             "roster": self.roster_in_force,
             "manifest": logs.hash_of(asked.number),
             "submitted": hash_bytes(b"submitted %d" % asked.number).hex(),
@@ -396,16 +363,13 @@ class History:
             "ledger": "" if self.rules.accounting == "strict" else hash_bytes(b"ledger %d" % asked.number).hex(),
             "total": self.total,
         }
-        asked.charge = Charged(**fields | changes)
+        asked.charge = logs.charged(asked.number, **fields | changes)
         asked.index = self.write_census(asked.charge)
         return asked.index
 
     def report_charge(self, asked: Asked, **changes: Any) -> int:
-        fields: dict[str, Any] = {
-            "ticket": asked.hash,
-            "log_index": asked.index,
-            "checkpoint": self.census.note(asked.index + 1),
-        }
+        checkpoint = self.census.note(asked.index + 1)
+        fields: dict[str, Any] = {"ticket": asked.hash, "log_index": asked.index, "checkpoint": checkpoint}
         return self.write_health(ReportedCharge(**fields | changes))
 
     def refuse(

@@ -43,48 +43,6 @@ from broker_common.tlog.membership import peer_name
 from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.replay import FORMAT_VERSION, LogState
 
-__all__ = [
-    "ALICE",
-    "CENSUS",
-    "DICTIONARY",
-    "HEALTH",
-    "HEALTH_ORIGIN",
-    "HEALTH_SIGNER",
-    "LOG_KEY",
-    "NEIGHBOUR",
-    "OPERATOR_KEY",
-    "ORIGIN",
-    "POLICY_KEY",
-    "SIGNER",
-    "WITNESS",
-    "adopted",
-    "announced",
-    "begin",
-    "beginning",
-    "census_state",
-    "chain_of",
-    "charged",
-    "confirmed",
-    "contents",
-    "cosigned_note",
-    "dictionary_adopted",
-    "hash_of",
-    "loaded",
-    "opened",
-    "party",
-    "policy",
-    "registered",
-    "released",
-    "relinked",
-    "reopened",
-    "revoked",
-    "root",
-    "rostered",
-    "shut_down",
-    "slots",
-    "submitted",
-]
-
 StateT = TypeVar("StateT", bound=LogState)
 ORIGIN = "census.test/log"
 # What the data of these logs was loaded under.

@@ -33,8 +33,6 @@ from broker_common.errors import BrokerError
 from census_node.ledger.samples import SampleFolder
 from researcher_node.asking.session import Precision, Session, Wanted
 
-__all__ = ["CHEAP", "DELAY_MS", "EVERYONE", "TICK_MS", "Life", "World", "Worlds"]
-
 TICK_MS = 250
 DELAY_MS = 250
 PEOPLE = 16_385

@@ -46,8 +46,6 @@ from health_node.assembly import HealthHome
 from health_node.operator.dashboard import HealthDashboard
 from researcher_node.asking.session import Precision, Session, Wanted
 
-__all__ = ["COLLEAGUES_CRITERIA", "KEYS", "TYPED_CRITERIA", "TYPED_QUESTION", "TYPOS", "Recorded", "Watched", "record"]
-
 _PROCESS = Path(__file__).parents[1] / "process"
 CRASHING_NODE = _PROCESS / "crashing_node.py"
 SHIFTED_NODE = _PROCESS / "shifted_node.py"
