@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from fakes.deployment import Outcome, run_here
-from fakes.shown_log import TIME_S, Asked, ShownLog, ShownLogService, raising
 from fakes.world import PROJECT, RESEARCHER
 from integration.loopback import serving
+from unit.researcher_node.shown_log import TIME_S, Asked, ShownLog, ShownLogService, raising
 
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InvalidRequestError, RefusedError

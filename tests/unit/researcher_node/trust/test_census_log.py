@@ -11,9 +11,9 @@ import pytest
 from fakes import logs
 from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.quotes import Offer
-from fakes.shown_log import TIME_S, ShownLog
 from fakes.world import FRENCH, PROJECT, RESEARCHER, make_policy
 from tripartite.v1 import quote_pb2, ticket_pb2
+from unit.researcher_node.shown_log import TIME_S, ShownLog
 
 from broker_common.audit.export.documents import ReceiptFile
 from broker_common.crypto.commitments import SlotSecret, commit_slot
