@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any, TypeVar
 
 from fakes.cards import IDENTITY, Party, lasting_certificate
+from fakes.clock import FakeClock
 from fakes.randomness import SeededRandomness
 
 from broker_common.crypto.cards import TLS
@@ -16,6 +18,7 @@ from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary import Column, ColumnType, Dictionary
 from broker_common.query.dictionary_document import adoption_of, dictionary_document
 from broker_common.query.refusal import Refusal
+from broker_common.storage.dictionary.adopted import Dictionaries
 from broker_common.storage.journal import Journal
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.cosignature import Cosigner
@@ -144,6 +147,29 @@ def beginning(role: str = "census") -> tuple[Event, ...]:
     own, other = (HEALTH, CENSUS) if role == "health" else (CENSUS, HEALTH)
     known = announced(own), registered(other), registered(ALICE, projects=("study",))
     return opened(role), *known, dictionary_adopted(own=own)
+
+
+def census_journal(directory: Path) -> Journal[CensusState]:
+    """A census journal in which nothing was asked yet, beside its dictionary."""
+    journal = Journal.create(
+        directory / "journal.db",
+        fresh_state=census_state,
+        signer=lambda _: SIGNER,
+        clock=FakeClock(),
+        tables=lambda _: None,
+    )
+    with journal.transaction() as transaction:
+        for event in (*beginning()[1:], adopted(), loaded()):
+            transaction.append(event)
+    Dictionaries(directory).keep(dictionary_document(DICTIONARY))
+    return journal
+
+
+def grow(journal: Journal[CensusState], entries: int) -> None:
+    """Commitments to one noise slot each."""
+    with journal.transaction() as transaction:
+        for _ in range(entries):
+            transaction.append(slots(transaction.state.next_slot, count=1))
 
 
 def begin(journal: Journal[StateT], role: str) -> None:
