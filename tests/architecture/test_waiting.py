@@ -18,7 +18,7 @@ LIMITS = {"timeout": 0, "wait_for": 1, "settimeout": 0, "wait": 0, "join": 0, "r
 # By file: why it may do what no other may.
 SHORT_LIMITS = {
     "faults/sequences.py": "time is virtual",
-    "fakes/simulation.py": "time is virtual",
+    "faults/simulation.py": "time is virtual",
     "fakes/wiretap.py": "whoever does not listen any more is not waited for; nothing fails",
     "integration/test_slow_clients.py": "how long an attacker goes on sending",
     "process/test_modes.py": "between looks at what no event tells of",
@@ -33,11 +33,11 @@ SLEEPS = {
     "fakes/deployment.py": "between looks at what no event tells of",
     "fakes/desk_time.py": "time is virtual",
     "fakes/memory_grpc.py": "time is virtual",
-    "fakes/neighbours.py": "people ask one after the other",
+    "privacy/neighbours.py": "people ask one after the other",
     "fakes/patience.py": "between looks at what no event tells of, and lingering",
-    "fakes/recorded.py": "until a ticket has expired: longer does no harm",
+    "privacy/recorded.py": "until a ticket has expired: longer does no harm",
     "faults/sequences.py": "time is virtual",
-    "fakes/simulation.py": "time is virtual",
+    "faults/simulation.py": "time is virtual",
     "integration/test_slow_clients.py": "a client that is slow",
     "process/late_node.py": "a node that does not keep up",
     "process/test_large_loads.py": "a kill at any moment",

@@ -16,8 +16,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from broker_common.crypto.certificates import Identity, TlsCredentials, server_name
 from broker_common.storage.clock import system_clock
 
-__all__ = ["STRANGE", "common_name", "forge", "in_our_form", "subject_of", "twin"]
-
 _HOUR = timedelta(hours=1)
 _DER = serialization.Encoding.DER
 Extensions = Iterable[tuple[x509.ExtensionType, bool]]
@@ -45,24 +43,15 @@ def forge(
 
     It certifies a fresh key, or that of `key_of`. `authority` is what its basic constraints say; None leaves them out.
     """
-    key = ec.generate_private_key(ec.SECP256R1()) if key_of is None else _private_key(key_of)
     name = common_name("forged") if subject is None else subject
-    now = datetime.fromtimestamp(system_clock() / 1000, UTC)
-    names = [x509.DNSName(server_name(claimed.role)), x509.UniformResourceIdentifier(claimed.uri)]
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name if issuer is None else subject_of(issuer))
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _HOUR)
-        .not_valid_after(now + _HOUR)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+    return in_our_form(
+        claimed,
+        key=None if key_of is None else _private_key(key_of),
+        signer=None if issuer is None else _private_key(issuer),
+        subject=name,
+        issuer=name if issuer is None else subject_of(issuer),
+        extensions=(_names(claimed), *([] if authority is None else [_constraints(authority=authority)])),
     )
-    if authority is not None:
-        builder = builder.add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-    certificate = builder.sign(key if issuer is None else _private_key(issuer), hashes.SHA256())
-    return TlsCredentials(certificate.public_bytes(serialization.Encoding.PEM), _pem(key))
 
 
 # --- our own form, written down a second time -------------------------------------------------------------------------
@@ -80,6 +69,11 @@ def _constraints(*, authority: bool = False, length: int | None = None) -> tuple
 _USAGE = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), False
 
 
+def _name_of(identity: Identity, key: CertificateIssuerPrivateKeyTypes, characters: int = 32) -> str:
+    spki = key.public_key().public_bytes(_DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return f"tripartite {identity.role} {hashlib.sha256(spki).hexdigest()[:characters]}"
+
+
 def in_our_form(
     identity: Identity,
     *,
@@ -88,19 +82,17 @@ def in_our_form(
     subject: x509.Name | None = None,
     issuer: x509.Name | None = None,
     extensions: Extensions | None = None,
-    serial: int | None = None,
 ) -> TlsCredentials:
     """A certificate as the product makes them, but for what is given."""
     key = ec.generate_private_key(ec.SECP256R1()) if key is None else key
-    spki = key.public_key().public_bytes(_DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    ours = common_name(f"tripartite {identity.role} {hashlib.sha256(spki).hexdigest()[:32]}")
+    ours = common_name(_name_of(identity, key))
     now = datetime.fromtimestamp(system_clock() // 1000, UTC)
     builder = (
         x509.CertificateBuilder()
         .subject_name(ours if subject is None else subject)
         .issuer_name(ours if issuer is None else issuer)
         .public_key(key.public_key())
-        .serial_number(x509.random_serial_number() if serial is None else serial)
+        .serial_number(x509.random_serial_number())
         .not_valid_before(now - _HOUR)
         .not_valid_after(now + timedelta(days=1))
     )
@@ -117,53 +109,43 @@ def twin(own: TlsCredentials, identity: Identity) -> TlsCredentials:
     return in_our_form(identity, key=_private_key(own))
 
 
+def _under(identity: Identity, name: x509.Name, key: CertificateIssuerPrivateKeyTypes | None = None) -> TlsCredentials:
+    return in_our_form(identity, key=key, subject=name, issuer=name)
+
+
 def _longer(identity: Identity) -> TlsCredentials:
     key = ec.generate_private_key(ec.SECP256R1())
-    ours = subject_of(in_our_form(identity, key=key))
-    longer = x509.Name([*ours, x509.NameAttribute(NameOID.ORGANIZATION_NAME, "and more")])
-    return in_our_form(identity, key=key, subject=longer, issuer=longer)
+    more = x509.NameAttribute(NameOID.ORGANIZATION_NAME, "and more")
+    return _under(identity, x509.Name([*common_name(_name_of(identity, key)), more]), key)
 
 
 def _more_of_the_hash(identity: Identity) -> TlsCredentials:
     key = ec.generate_private_key(ec.SECP256R1())
-    spki = key.public_key().public_bytes(_DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    name = common_name(f"tripartite {identity.role} {hashlib.sha256(spki).hexdigest()[:40]}")
-    return in_our_form(identity, key=key, subject=name, issuer=name)
+    return _under(identity, common_name(_name_of(identity, key, 40)), key)
 
 
-def _of_another_key(identity: Identity) -> TlsCredentials:
-    name = subject_of(in_our_form(identity))
-    return in_our_form(identity, subject=name, issuer=name)
+def _with(identity: Identity, *extensions: tuple[x509.ExtensionType, bool]) -> TlsCredentials:
+    return in_our_form(identity, extensions=extensions)
 
 
-def _extended(identity: Identity, *more: tuple[x509.ExtensionType, bool]) -> TlsCredentials:
-    return in_our_form(identity, extensions=(_names(identity), _constraints(), _USAGE, *more))
+def _extended(identity: Identity, more: x509.ExtensionType, *, critical: bool = False) -> TlsCredentials:
+    return _with(identity, _names(identity), _constraints(), _USAGE, (more, critical))
 
 
-def _of_version(identity: Identity, *, extensions: bool) -> TlsCredentials:
-    """A certificate of the first version: it does not say its version, and has extensions only against the standard."""
+def _by_hand(identity: Identity, change: Callable[[list[bytes]], list[bytes]]) -> TlsCredentials:
+    """Ours with other parts of what is signed, signed again."""
     key = ec.generate_private_key(ec.SECP256R1())
     made = x509.load_pem_x509_certificate(in_our_form(identity, key=key).certificate)
-    parts = _parts(_content(made.tbs_certificate_bytes))
-    assert (parts[0][0], parts[-1][0]) == (0xA0, 0xA3)
-    return _signed_by_hand(made, key, parts[1:] if extensions else parts[1:-1])
-
-
-def _signed_by_hand(like: x509.Certificate, key: ec.EllipticCurvePrivateKey, parts: Iterable[bytes]) -> TlsCredentials:
-    signed = _element(0x30, b"".join(parts))
-    algorithm = _parts(_content(like.public_bytes(_DER)))[1]
+    signed = _element(0x30, b"".join(change(_parts(_content(made.tbs_certificate_bytes)))))
+    algorithm = _parts(_content(made.public_bytes(_DER)))[1]
     signature = key.sign(signed, ec.ECDSA(hashes.SHA256()))
     return TlsCredentials(_as_pem(_element(0x30, signed + algorithm + _element(3, b"\0" + signature))), _pem(key))
 
 
-def _short_key(identity: Identity) -> TlsCredentials:
-    """A certificate of an Ed25519 key that is one byte too short."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    made = x509.load_pem_x509_certificate(in_our_form(identity, key=key).certificate)
-    parts = _parts(_content(made.tbs_certificate_bytes))
-    ed25519_name = _element(0x30, bytes.fromhex("06032b6570"))
-    parts[6] = _element(0x30, ed25519_name + _element(3, bytes(32)))
-    return _signed_by_hand(made, key, parts)
+def _short_key(parts: list[bytes]) -> list[bytes]:
+    """An Ed25519 key that is one byte too short."""
+    short = _element(0x30, _element(0x30, bytes.fromhex("06032b6570")) + _element(3, bytes(32)))
+    return [*parts[:6], short, *parts[7:]]
 
 
 def _patched(identity: Identity, old: bytes, new: bytes) -> TlsCredentials:
@@ -202,45 +184,38 @@ STRANGE: dict[str, Callable[[Identity], TlsCredentials]] = {
     "an RSA key": lambda identity: in_our_form(identity, key=rsa.generate_private_key(65537, 2048)),
     "a curve that nobody knows": lambda identity: _patched(identity, _P256, _P256[:-1] + b"\x77"),
     "a kind of key that nobody knows": lambda identity: _patched(identity, _EC, _EC[:-1] + b"\x77"),
-    "a key that is too short": _short_key,
-    "one more extension": lambda identity: _extended(identity, (x509.SubjectKeyIdentifier(bytes(20)), False)),
+    "a key that is too short": lambda identity: _by_hand(identity, _short_key),
+    "one more extension": lambda identity: _extended(identity, x509.SubjectKeyIdentifier(bytes(20))),
     "an unknown critical extension": lambda identity: _extended(
-        identity, (x509.UnrecognizedExtension(x509.ObjectIdentifier("1.3.6.1.4.1.99999.1"), b"\x05\x00"), True)
+        identity, x509.UnrecognizedExtension(x509.ObjectIdentifier("1.3.6.1.4.1.99999.1"), b"\x05\x00"), critical=True
     ),
-    "one extension less": lambda identity: in_our_form(identity, extensions=(_names(identity), _constraints())),
-    "extensions in another order": lambda identity: in_our_form(
-        identity, extensions=(_constraints(), _names(identity), _USAGE)
-    ),
-    "a critical usage": lambda identity: in_our_form(
-        identity, extensions=(_names(identity), _constraints(), (_USAGE[0], True))
-    ),
-    "the first version": lambda identity: _of_version(identity, extensions=False),
-    "the first version with extensions": lambda identity: _of_version(identity, extensions=True),
+    "one extension less": lambda identity: _with(identity, _names(identity), _constraints()),
+    "extensions in another order": lambda identity: _with(identity, _constraints(), _names(identity), _USAGE),
+    "a critical usage": lambda identity: _with(identity, _names(identity), _constraints(), (_USAGE[0], True)),
+    # It does not say its version, and has extensions only against the standard.
+    "the first version": lambda identity: _by_hand(identity, lambda parts: parts[1:-1]),
+    "the first version with extensions": lambda identity: _by_hand(identity, lambda parts: parts[1:]),
     "the second version": lambda identity: _patched(identity, bytes.fromhex("a003020102"), bytes.fromhex("a003020101")),
     "somebody else's signature": lambda identity: in_our_form(identity, signer=_STRANGER),
     "a signature with unused bits": _unused_bits,
     "a longer subject": _longer,
     "a subject with more of the hash": _more_of_the_hash,
-    "another key's subject": _of_another_key,
-    "a chosen subject": lambda identity: in_our_form(identity, subject=common_name("x"), issuer=common_name("x")),
-    "another role's server name": lambda identity: in_our_form(
+    "another key's subject": lambda identity: _under(identity, subject_of(in_our_form(identity))),
+    "a chosen subject": lambda identity: _under(identity, common_name("x")),
+    "another role's server name": lambda identity: _with(
         identity,
-        extensions=(
-            _names(identity, server_name("health" if identity.role == "census" else "census")),
-            _constraints(),
-            _USAGE,
-        ),
+        _names(identity, server_name("health" if identity.role == "census" else "census")),
+        _constraints(),
+        _USAGE,
     ),
-    "any server name": lambda identity: in_our_form(
-        identity, extensions=(_names(identity, "*.tripartite.internal"), _constraints(), _USAGE)
+    "any server name": lambda identity: _with(
+        identity, _names(identity, "*.tripartite.internal"), _constraints(), _USAGE
     ),
-    "an authority": lambda identity: in_our_form(
-        identity, extensions=(_names(identity), _constraints(authority=True), _USAGE)
+    "an authority": lambda identity: _with(identity, _names(identity), _constraints(authority=True), _USAGE),
+    "an authority over nobody": lambda identity: _with(
+        identity, _names(identity), _constraints(authority=True, length=0), _USAGE
     ),
-    "an authority over nobody": lambda identity: in_our_form(
-        identity, extensions=(_names(identity), _constraints(authority=True, length=0), _USAGE)
-    ),
-    "no word on authority": lambda identity: in_our_form(identity, extensions=(_names(identity), _USAGE)),
+    "no word on authority": lambda identity: _with(identity, _names(identity), _USAGE),
 }
 
 

@@ -19,10 +19,13 @@ from fakes.cards import Party
 from fakes.randomness import SeededRandomness
 from tripartite.v1 import answer_pb2, quote_pb2, ticket_pb2
 
+from broker_common.audit.audit import Audited, replay_parts
+from broker_common.audit.checks.openings import OpenedOnSite
 from broker_common.audit.export.dictionaries import file_of
 from broker_common.audit.export.documents import OpenedCriteria, ReceiptFile
 from broker_common.audit.export.reading import UnreadableError
 from broker_common.audit.export.writing import COSIGNED, WITNESSED
+from broker_common.audit.home import AuditorHome
 from broker_common.crypto.commitments import SlotSecret, commit_criteria, commit_slot, hash_bytes
 from broker_common.crypto.sealing import OpeningKey, SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey
@@ -50,28 +53,12 @@ from broker_common.tlog.entries import (
     ReportedCharge,
     Settled,
     Slots,
-    Submitted,
     parse_entry,
 )
 from broker_common.tlog.merkle import MerkleTree, leaf_hash
 from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.tiles import CHECKPOINT_PATH, entry_bundles, hash_tiles
 from broker_common.values import ExactCounts, base64_text
-
-__all__ = [
-    "RELEASE",
-    "START_MS",
-    "Asked",
-    "Exports",
-    "History",
-    "Lie",
-    "MemoryPart",
-    "SignedLog",
-    "auditor",
-    "honest",
-    "slot_secret",
-    "write",
-]
 
 Exports: TypeAlias = dict[str, dict[str, bytes]]
 Lie: TypeAlias = "Mapping[str, Any] | Callable[[History], Mapping[str, Any]]"
@@ -342,22 +329,13 @@ class History:
         return sign_quote(quote_pb2.Quote(**fields | changes), self.census_party.signing(Purpose.ANSWER))
 
     def submit(self, asked: Asked, **changes: Any) -> int:
-        fields: dict[str, Any] = {
-            "query": asked.query,
-            "ticket": asked.hash,
-            "criteria": asked.ticket.criteria_commitment.hex(),
-            "researcher": "alice",
-            "project": "study",
-            "load": "load1",
-        }
-        return self.write_health(Submitted(**fields | changes))
+        criteria = asked.ticket.criteria_commitment.hex()
+        fields = {"query": asked.query, "ticket": asked.hash, "criteria": criteria}
+        return self.write_health(logs.submitted(asked.number, **fields | changes))
 
     def forward(self, asked: Asked, **changes: Any) -> int:
-        fields: dict[str, Any] = {
-            "ticket": asked.hash,
-            "roster": self.roster_in_force,
-            "manifest": logs.hash_of(asked.number),
-        }
+        manifest = logs.hash_of(asked.number)
+        fields: dict[str, Any] = {"ticket": asked.hash, "roster": self.roster_in_force, "manifest": manifest}
         return self.write_health(Forwarded(**fields | changes))
 
     def charge(self, asked: Asked, *, counts: Sequence[int] = (), **changes: Any) -> int:
@@ -378,11 +356,6 @@ class History:
             "slot": slot,
             "scale": scale,
             "units": units,
-            "question": "all",
-            "researcher": "alice",
-            "project": "study",
-            "health": "health-on",
-            "load": "load1",
             "roster": self.roster_in_force,
             "manifest": logs.hash_of(asked.number),
             "submitted": hash_bytes(b"submitted %d" % asked.number).hex(),
@@ -390,16 +363,13 @@ class History:
             "ledger": "" if self.rules.accounting == "strict" else hash_bytes(b"ledger %d" % asked.number).hex(),
             "total": self.total,
         }
-        asked.charge = Charged(**fields | changes)
+        asked.charge = logs.charged(asked.number, **fields | changes)
         asked.index = self.write_census(asked.charge)
         return asked.index
 
     def report_charge(self, asked: Asked, **changes: Any) -> int:
-        fields: dict[str, Any] = {
-            "ticket": asked.hash,
-            "log_index": asked.index,
-            "checkpoint": self.census.note(asked.index + 1),
-        }
+        checkpoint = self.census.note(asked.index + 1)
+        fields: dict[str, Any] = {"ticket": asked.hash, "log_index": asked.index, "checkpoint": checkpoint}
         return self.write_health(ReportedCharge(**fields | changes))
 
     def refuse(
@@ -517,6 +487,21 @@ def honest(answers: int = 1, **rules: Any) -> History:
     history = History(rules=logs.policy(**rules)).begin()
     history.take("answer " * answers + "cosign")
     return history
+
+
+def unwatched(_: str) -> Callable[[int, int], None]:
+    """Progress that nobody watches."""
+    return lambda _done, _total: None
+
+
+def in_memory(exports: Exports) -> dict[str, MemoryPart]:
+    """What is handed in, as parts."""
+    return {role: MemoryPart(files) for role, files in exports.items()}
+
+
+def replayed(exports: Exports, home: AuditorHome, opened: OpenedOnSite | None = None) -> Audited:
+    """What an audit makes of exports that lie in memory."""
+    return replay_parts(in_memory(exports), home, unwatched, opened)
 
 
 def write(exports: Exports, directory: Path) -> Path:

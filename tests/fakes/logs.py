@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any, TypeVar
 
 from fakes.cards import IDENTITY, Party, lasting_certificate
+from fakes.clock import FakeClock
 from fakes.randomness import SeededRandomness
 
 from broker_common.crypto.cards import TLS
@@ -16,6 +18,7 @@ from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary import Column, ColumnType, Dictionary
 from broker_common.query.dictionary_document import adoption_of, dictionary_document
 from broker_common.query.refusal import Refusal
+from broker_common.storage.dictionary.adopted import Dictionaries
 from broker_common.storage.journal import Journal
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.cosignature import Cosigner
@@ -42,48 +45,6 @@ from broker_common.tlog.entries import (
 from broker_common.tlog.membership import peer_name
 from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.replay import FORMAT_VERSION, LogState
-
-__all__ = [
-    "ALICE",
-    "CENSUS",
-    "DICTIONARY",
-    "HEALTH",
-    "HEALTH_ORIGIN",
-    "HEALTH_SIGNER",
-    "LOG_KEY",
-    "NEIGHBOUR",
-    "OPERATOR_KEY",
-    "ORIGIN",
-    "POLICY_KEY",
-    "SIGNER",
-    "WITNESS",
-    "adopted",
-    "announced",
-    "begin",
-    "beginning",
-    "census_state",
-    "chain_of",
-    "charged",
-    "confirmed",
-    "contents",
-    "cosigned_note",
-    "dictionary_adopted",
-    "hash_of",
-    "loaded",
-    "opened",
-    "party",
-    "policy",
-    "registered",
-    "released",
-    "relinked",
-    "reopened",
-    "revoked",
-    "root",
-    "rostered",
-    "shut_down",
-    "slots",
-    "submitted",
-]
 
 StateT = TypeVar("StateT", bound=LogState)
 ORIGIN = "census.test/log"
@@ -186,6 +147,29 @@ def beginning(role: str = "census") -> tuple[Event, ...]:
     own, other = (HEALTH, CENSUS) if role == "health" else (CENSUS, HEALTH)
     known = announced(own), registered(other), registered(ALICE, projects=("study",))
     return opened(role), *known, dictionary_adopted(own=own)
+
+
+def census_journal(directory: Path) -> Journal[CensusState]:
+    """A census journal in which nothing was asked yet, beside its dictionary."""
+    journal = Journal.create(
+        directory / "journal.db",
+        fresh_state=census_state,
+        signer=lambda _: SIGNER,
+        clock=FakeClock(),
+        tables=lambda _: None,
+    )
+    with journal.transaction() as transaction:
+        for event in (*beginning()[1:], adopted(), loaded()):
+            transaction.append(event)
+    Dictionaries(directory).keep(dictionary_document(DICTIONARY))
+    return journal
+
+
+def grow(journal: Journal[CensusState], entries: int) -> None:
+    """Commitments to one noise slot each."""
+    with journal.transaction() as transaction:
+        for _ in range(entries):
+            transaction.append(slots(transaction.state.next_slot, count=1))
 
 
 def begin(journal: Journal[StateT], role: str) -> None:

@@ -10,8 +10,8 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from fakes.simulation import make_template
 from faults.sequences import Outcome, SequenceError, describe, draw, run_sequence, shrink
+from faults.simulation import make_template
 
 __all__ = ["main"]
 

@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 from fakes import ledger_rules
 from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.ledger_rules import CensusLedger, HealthLedger, Json
-from fakes.simulation import AGENCIES, RESEARCHERS, Simulation
 from fakes.virtual_time import Killed
+from faults.simulation import AGENCIES, RESEARCHERS, Simulation
 from grpc.aio import AioRpcError
 from tripartite.v1 import census_service_pb2, condition_pb2, health_service_pb2, ticket_pb2
 

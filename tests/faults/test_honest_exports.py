@@ -9,16 +9,14 @@ wrong clocks and new keys included. An auditor is then shown pairs of them that 
 from __future__ import annotations
 
 import random  # noqa: TID251 - which pairs are looked at
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.history import MemoryPart
-from fakes.simulation import AGENCIES, PARTIES, Simulation, make_template
+from fakes.history import replayed
 from faults.sequences import run_sequence
+from faults.simulation import AGENCIES, PARTIES, Simulation, make_template
 
-from broker_common.audit.audit import replay_parts
 from broker_common.audit.export.documents import ReceiptFile
 from broker_common.audit.export.writing import ExportFolder, export_log
 from broker_common.audit.home import AuditorHome
@@ -41,11 +39,6 @@ ACCUSED = {
     "REFUSED_WITHOUT_REASON",
 }
 NOTES = ("cosigned", "witnessed")
-
-
-def no_report(_: str) -> Callable[[int, int], None]:
-    """Progress that nobody watches."""
-    return lambda _done, _total: None
 
 
 @pytest.fixture(scope="module")
@@ -112,11 +105,11 @@ class Exporting:
     def codes(self, census: dict[str, bytes], health: dict[str, bytes]) -> list[str]:
         """What an auditor finds who is shown these."""
         assert self.home is not None
-        parts = {"census": MemoryPart(census), "health": MemoryPart(health), "researcher": MemoryPart(self.receipts)}
+        exports = {"census": census, "health": health, "researcher": self.receipts}
         # Nobody has looked before.
         (self.home.path / "seen" / "census").unlink(missing_ok=True)
         (self.home.path / "seen" / "health").unlink(missing_ok=True)
-        found = replay_parts(parts, self.home, no_report).findings.problems
+        found = replayed(exports, self.home).findings.problems
         return [problem.code for problem in found if problem.code != "TOO_MANY_PROBLEMS"]
 
 

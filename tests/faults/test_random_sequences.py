@@ -1,7 +1,7 @@
 """Two hundred random sequences of operations on a whole deployment, each replayable from its seed.
 
 A sequence is 20 to 40 operations on all three nodes, carried out by the product's own homes, servers, sessions and commands
-on a simulated network in simulated time (`fakes.simulation`): questions of two researchers, tickets asked again, late, at
+on a simulated network in simulated time (`faults.simulation`): questions of two researchers, tickets asked again, late, at
 once, by somebody else or with other criteria; answers collected, delivered, expired; loads, changes of the linkage key and
 of any other key, policies, shutdowns, registrations; clocks that jump; kills at any message and any commit, commits that
 fail, links that are cut. A node that was killed starts again from a copy of the bytes that its files held at that instant.
@@ -36,8 +36,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fakes.simulation import make_template
 from faults.sequences import SequenceError, draw, op, run_sequence, shrink
+from faults.simulation import make_template
 
 from broker_common.tlog.entries import Charged
 

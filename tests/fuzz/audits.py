@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 from fakes import logs
-from fakes.history import Exports, MemoryPart, auditor, honest
+from fakes.history import Exports, auditor, honest, in_memory, replayed, unwatched
 from fakes.randomness import SeededRandomness
 from fuzz.target import Cut, Target, fresh_path, joined, require
 from unit.audit.on_site.site import sealed
 
-from broker_common.audit.audit import Audited, replay_parts, verify_parts
+from broker_common.audit.audit import Audited, verify_parts
 from broker_common.audit.checks.receipts import ReceiptForms
 from broker_common.audit.export.documents import (
     OpenedCriteria,
@@ -252,14 +252,13 @@ def _damaged(data: bytes) -> Audited:
             case _:
                 other = names[cut.number() % len(names)]
                 exports[role][name] = exports[other[0]].get(other[1], b"")
-    parts = {role: MemoryPart(files) for role, files in exports.items()}
     home = _home()
     for role in ("census", "health"):
         (home.path / "seen" / role).unlink(missing_ok=True)
-    verify_parts(parts, home, lambda _: lambda _done, _total: None)
+    verify_parts(in_memory(exports), home, unwatched)
     for role in ("census", "health"):
         (home.path / "seen" / role).unlink(missing_ok=True)
-    audited = replay_parts(parts, home, lambda _: lambda _done, _total: None)
+    audited = replayed(exports, home)
     if audited.findings.count:
         raise _ProblemsFound
     return audited

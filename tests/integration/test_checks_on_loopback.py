@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from fakes.deployment import Outcome, run_here
-from fakes.shown_log import TIME_S, Asked, ShownLog, ShownLogService, raising
 from fakes.world import PROJECT, RESEARCHER
 from integration.loopback import serving
+from unit.researcher_node.shown_log import TIME_S, Asked, ShownLog, ShownLogService, raising
 
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InvalidRequestError, RefusedError
@@ -263,7 +263,7 @@ async def unchecked(scene: Scene) -> dict[str, Any]:
 
 def by_stranger(log: ShownLog) -> str:
     """Cosigned in the witness's name by somebody else."""
-    return Cosigner(log.witness.name, SigningKey(Purpose.WITNESS, bytes(32))).cosign(log.signed(), TIME_S)
+    return Cosigner(log.witness.name, SigningKey(Purpose.WITNESS, bytes(32))).cosign(log.note(), TIME_S)
 
 
 def of_other_log(log: ShownLog) -> str:
@@ -273,7 +273,7 @@ def of_other_log(log: ShownLog) -> str:
 
 
 UNSIGNED: dict[str, tuple[Callable[[ShownLog], str], str]] = {
-    "no cosignature": (lambda log: log.signed(), "not cosigned"),
+    "no cosignature": (lambda log: log.note(), "not cosigned"),
     "cosigned by another key": (by_stranger, "not cosigned"),
     "signed by another key": (of_other_log, "not signed"),
     "no note": (lambda _: "checkpoint", "that is none"),
@@ -356,7 +356,7 @@ async def test_log_that_is_shorter_than_what_was_seen_is_found_out(scene: Scene)
 async def test_same_checkpoint_with_a_newer_cosignature_is_no_change(scene: Scene) -> None:
     """A witness may cosign again what it has cosigned."""
     await scene.found()
-    scene.service.checkpoint = lambda: scene.log.witness.cosign(scene.log.signed(), TIME_S + 60)
+    scene.service.checkpoint = lambda: scene.log.witness.cosign(scene.log.note(), TIME_S + 60)
     assert (await scene.found())["log"]["check"] == "held"
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from fakes.recorded import Recorded, record
+from privacy.recorded import Recorded, record
 
 
 @pytest.fixture(scope="session")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
-    """See `fakes.recorded`; nothing of it runs any more."""
+    """See `privacy.recorded`; nothing of it runs any more."""
     with record(tmp_path_factory.mktemp("recorded") / "deployment") as recording:
         yield recording

@@ -15,11 +15,11 @@ from typing import Any, Final
 
 from fakes.canaries import Exhibit, Place
 from fakes.dictionaries import STAYS
-from fakes.evidence import Snapshots, on_the_wire
 from fakes.marked_people import Row, write_csv
-from fakes.neighbours import CHEAP, EVERYONE, Instants, Life, World, Worlds
-from fakes.recorded import Watched
 from fakes.wiretap import Call, Wiretap
+from privacy.evidence import Snapshots, on_the_wire
+from privacy.neighbours import CHEAP, EVERYONE, Instants, Life, World, Worlds
+from privacy.recorded import Watched
 
 from broker_common.privacy.delays import declared_for
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary, EventTable

@@ -14,8 +14,8 @@ from itertools import chain
 import pytest
 from fakes.canaries import Canary, Exhibit, Finding, Place, Searcher, forms, pseudonym_forms
 from fakes.homes import key_forms
-from fakes.neighbours import World
 from fakes.wiretap import Link, message_form
+from privacy.neighbours import World
 from privacy.own_worlds import (
     ADMITTED,
     ASKED,

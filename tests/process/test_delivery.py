@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from fakes.deployment import FRENCH, PROGRAM, Deployment, Outcome, make, node_pids, run_here, wait_until
-from fakes.liars import LyingResearcher
+from process.liars import LyingResearcher
 
 from broker_common.storage.durable import replace_file
 

@@ -20,8 +20,8 @@ from threading import Thread
 import pytest
 from fakes.deployment import FRENCH, Deployment, Node, Outcome, make, run_here, wait_until
 from fakes.homes import set_limits
-from fakes.liars import END, LyingHealth, LyingResearcher
 from fakes.patience import PATIENCE_SECONDS, linger_here
+from process.liars import END, LyingHealth, LyingResearcher
 from tripartite.v1 import condition_pb2, ticket_pb2
 
 from broker_common.crypto.sealing import OpeningKey

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from fakes.connections import at, watch
-from fakes.dishonest import signed_refusal
 from fakes.world import RESEARCHER, Order, OrderedSample, World, charge_and_answer, make_policy, release
+from protocol.dishonest import signed_refusal
 from tripartite.v1 import sample_pb2
 
 from broker_common.crypto.commitments import hash_bytes

@@ -13,7 +13,6 @@ from typing import NoReturn
 
 import pytest
 from fakes.dictionaries import CENSUS_DICTIONARY
-from fakes.dishonest import refusing, signed_refusal
 from fakes.links import (
     NO_CONTEXT,
     CountScript,
@@ -30,6 +29,7 @@ from fakes.registries import write_registry
 from fakes.world import CENSUS, HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, make_policy
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
+from protocol.dishonest import refusing, signed_refusal
 from tripartite.v1 import census_service_pb2, health_service_pb2, policy_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.certificates import Identity

@@ -23,8 +23,6 @@ from typing import Final
 from fakes.history import auditor, honest, write
 from vectors.damages import DAMAGES, SEEN
 
-__all__ = ["HOME", "LIST", "NAMES", "listed", "write_all", "write_home", "write_one"]
-
 HOME: Final = "auditor"
 LIST: Final = Path(__file__).with_name("exports.txt")
 _HONEST: Final[dict[str, dict[str, str]]] = {"honest": {}, "honest_per_person": {"accounting": "per_person"}}

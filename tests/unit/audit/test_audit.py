@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fakes import logs
 from fakes.cards import Party
-from fakes.history import RELEASE, Asked, Exports, History, MemoryPart, SignedLog, auditor, honest, write
+from fakes.history import (
+    RELEASE,
+    Asked,
+    Exports,
+    History,
+    SignedLog,
+    auditor,
+    honest,
+    in_memory,
+    replayed,
+    unwatched,
+    write,
+)
 from fakes.randomness import SeededRandomness
 from vectors.damages import DAMAGES, begun_with_neighbour, bundle_of, flipped, with_entries
 
@@ -22,7 +33,7 @@ from broker_common.audit.export.reading import FolderPart
 from broker_common.audit.export.writing import COSIGNED, WITNESSED
 from broker_common.audit.findings import MOST_PROBLEMS, Findings
 from broker_common.audit.home import AuditorHome
-from broker_common.audit.on_site.visit import OnSite, SiteCheck
+from broker_common.audit.on_site.visit import OnSite
 from broker_common.audit.report.page import report_html
 from broker_common.audit.report.verdict import report_json, report_text
 from broker_common.crypto.signing import Purpose
@@ -35,28 +46,6 @@ from broker_common.tlog.rules import RULES
 
 DAY_MS = 86_400_000
 TLOG = Path(__file__).parents[3] / "broker_common" / "tlog"
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> AuditorHome:
-    """An auditor who trusts everybody's card."""
-    return AuditorHome(auditor(tmp_path / "auditor"))
-
-
-def no_report(_: str) -> Callable[[int, int], None]:
-    """Progress that nobody watches."""
-    return lambda _done, _total: None
-
-
-def replayed(exports: Exports, home: AuditorHome, site: SiteCheck | None = None) -> Audited:
-    """A replay of exports that lie in memory."""
-    parts = {role: MemoryPart(files) for role, files in exports.items()}
-    return replay_parts(parts, home, no_report, site=None if site is None else (site, 0))
-
-
-def verified(exports: Exports, home: AuditorHome) -> Audited:
-    """The same without the rules of the logs."""
-    return verify_parts({role: MemoryPart(files) for role, files in exports.items()}, home, no_report)
 
 
 def codes(audited: Audited) -> list[str]:
@@ -136,7 +125,7 @@ def test_a_figure_from_on_site_is_claimed_unless_all_of_it_was_proved(is_proved:
     seen = OnSite(
         charges_checked=1, charges_erased=0, people_charged=1, worst_charged=3, is_proved=is_proved, counts_checked=0
     )
-    audited = replayed(history.exports(), home, lambda *_: seen)
+    audited = replay_parts(in_memory(history.exports()), home, unwatched, site=(lambda *_: seen, 0))
     found, text = report_json(audited)["leakage"], report_text(audited)
     assert (found["worst_units"], found["claimed"]) == (3, not is_proved)
     assert ("as the census agency claims" in text) != is_proved
@@ -199,13 +188,13 @@ def test_a_log_of_several_bundles_holds(home: AuditorHome) -> None:
     history.cosign()
     assert history.census.size > 256 < history.health.size
     assert codes(replayed(history.exports(), home)) == []
-    assert codes(verified(history.exports(), home)) == []
+    assert codes(verify_parts(in_memory(history.exports()), home, unwatched)) == []
 
 
 def test_verify_says_that_it_has_not_replayed(home: AuditorHome) -> None:
     """A broken rule is for replay: `verify` does not see it and says so."""
     exports = DAMAGES["charge_too_small"].make()
-    audited = verified(exports, home)
+    audited = verify_parts(in_memory(exports), home, unwatched)
     assert codes(audited) == []
     assert any("audit replay" in text for text in audited.findings.not_checked)
 
@@ -222,7 +211,7 @@ def test_verify_says_that_it_has_not_replayed(home: AuditorHome) -> None:
 def test_verify_finds_what_replay_finds_of_files_and_signatures(name: str, home: AuditorHome) -> None:
     """Every damage to files and signatures is found without the rules of the logs."""
     damage = DAMAGES[name]
-    assert codes(verified(damage.make(), home))[0] in damage.codes
+    assert codes(verify_parts(in_memory(damage.make()), home, unwatched))[0] in damage.codes
 
 
 def test_keys_that_were_changed_in_the_log_are_followed(home: AuditorHome) -> None:
@@ -718,7 +707,7 @@ def test_a_link_among_receipts_is_named(home: AuditorHome, tmp_path: Path) -> No
     (directory / "researcher" / "receipts" / "link.json").symlink_to("/dev/zero")
     (directory / "census" / "tile" / "pipe").symlink_to("/dev/zero")
     parts = {role: FolderPart(directory / role) for role in ("researcher", "health", "census")}
-    audited = replay_parts(parts, home, no_report)
+    audited = replay_parts(parts, home, unwatched)
     assert codes(audited) == ["FILE_UNUSABLE", "FILE_UNUSABLE"]
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
 import pytest
 from fakes import logs
-from fakes.history import Exports, History, MemoryPart, auditor
+from fakes.history import Exports, History, replayed
 
-from broker_common.audit.audit import replay_parts
 from broker_common.audit.export.writing import COSIGNED, WITNESSED
 from broker_common.audit.home import AuditorHome
 from broker_common.audit.report.verdict import report_json
@@ -20,20 +18,9 @@ ANSWERS = 3
 WITHHELD = "NOTE_WITHHELD"
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> AuditorHome:
-    """An auditor who trusts everybody's card."""
-    return AuditorHome(auditor(tmp_path / "auditor"))
-
-
-def no_report(_: str) -> Callable[[int, int], None]:
-    """Progress that nobody watches."""
-    return lambda _done, _total: None
-
-
 def found(exports: Exports, home: AuditorHome) -> list[tuple[str, str]]:
     """Code and log of every problem; without one, and only then, it is said to be verified."""
-    audited = replay_parts({role: MemoryPart(files) for role, files in exports.items()}, home, no_report)
+    audited = replayed(exports, home)
     problems = [(problem.code, problem.log) for problem in audited.findings.problems]
     assert report_json(audited)["verified"] is (not problems)
     return problems

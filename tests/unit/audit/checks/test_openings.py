@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from fakes import logs
 from fakes.deployment import run_here
-from fakes.history import RELEASE, Asked, Exports, History, MemoryPart, auditor, honest, slot_secret, write
+from fakes.history import RELEASE, Asked, Exports, History, MemoryPart, auditor, honest, replayed, slot_secret, write
 
-from broker_common.audit.audit import Audited, replay_parts
+from broker_common.audit.audit import Audited
 from broker_common.audit.checks.openings import OpenedOnSite
 from broker_common.audit.export.reading import FolderPart
 from broker_common.audit.home import AuditorHome
@@ -35,20 +35,9 @@ def history() -> History:
     return honest(3)
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> AuditorHome:
-    """An auditor who trusts everybody's card."""
-    return AuditorHome(auditor(tmp_path / "auditor"))
-
-
 def audited(home: AuditorHome, exports: Exports, openings: dict[str, bytes], key: OpeningKey = KEY) -> Audited:
     """A replay with these openings."""
-    return replay_parts(
-        {role: MemoryPart(files) for role, files in exports.items()},
-        home,
-        lambda _: lambda _done, _total: None,
-        OpenedOnSite(MemoryPart(openings), key),
-    )
+    return replayed(exports, home, OpenedOnSite(MemoryPart(openings), key))
 
 
 def found(audit: Audited) -> list[tuple[str, str, int | None]]:
@@ -85,8 +74,7 @@ def test_the_noise_of_every_answer_is_computed_again(history: History, home: Aud
 
 def test_without_openings_nothing_is_claimed(history: History, home: AuditorHome) -> None:
     """Nobody asked for the noise: the report has no figure of it and says that it was not checked."""
-    parts = {role: MemoryPart(files) for role, files in history.exports().items()}
-    audit = replay_parts(parts, home, lambda _: lambda _done, _total: None)
+    audit = replayed(history.exports(), home)
     assert report_json(audit)["noise_proved"] is None
     assert "computed again" not in report_text(audit)
     assert any("oversight key" in text for text in audit.findings.not_checked)
@@ -211,9 +199,7 @@ def test_a_link_in_the_place_of_an_opening_is_a_problem(history: History, home: 
     openings = write({"openings": history.openings(KEY.sealing_key)}, tmp_path) / "openings"
     (openings / name_of(history.asked[1])).unlink()
     (openings / name_of(history.asked[1])).symlink_to(openings / name_of(history.asked[0]))
-    parts = {role: MemoryPart(files) for role, files in history.exports().items()}
-    opened = OpenedOnSite(FolderPart(openings), KEY)
-    audit = replay_parts(parts, home, lambda _: lambda _done, _total: None, opened)
+    audit = replayed(history.exports(), home, OpenedOnSite(FolderPart(openings), KEY))
     assert (found(audit), audit.noise) == ([("FILE_UNUSABLE", "census", CHARGED)], 2)
 
 

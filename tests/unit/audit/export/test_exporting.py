@@ -11,7 +11,6 @@ from fakes import logs
 from fakes.clock import FakeClock
 from fakes.connections import at, watch
 from fakes.history import auditor
-from sqlite_utils import Database
 
 from broker_common.audit.export.dictionaries import is_dictionary
 from broker_common.audit.export.documents import OpenedCriteria, ReceiptFile, parse_criteria_file, parse_receipt_file
@@ -22,46 +21,22 @@ from broker_common.audit.home import AuditorHome
 from broker_common.audit.logs.log_audit import LogAudit
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
-from broker_common.query.dictionary_document import dictionary_document
 from broker_common.storage.dictionary.adopted import Dictionaries
 from broker_common.storage.journal import Journal
 from broker_common.storage.witnessing import CosignedNote, CosignedNotes
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.cosignature import Cosigner
-from broker_common.tlog.entries import Revoked, Slots
+from broker_common.tlog.entries import Revoked
 from broker_common.tlog.note import parse_checkpoint
 from broker_common.tlog.tiles import CHECKPOINT_PATH, tile_paths
-
-
-def no_tables(db: Database) -> None:
-    """Nothing beside the log."""
-    del db
 
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[Journal[CensusState]]:
     """A census journal in which nothing was asked yet."""
-    made = Journal.create(
-        tmp_path / "journal.db",
-        fresh_state=logs.census_state,
-        signer=lambda _: logs.SIGNER,
-        clock=FakeClock(),
-        tables=no_tables,
-    )
-    with made.transaction() as transaction:
-        for event in (*logs.beginning()[1:], logs.adopted(), logs.loaded()):
-            transaction.append(event)
-    Dictionaries(tmp_path).keep(dictionary_document(logs.DICTIONARY))
+    made = logs.census_journal(tmp_path)
     yield made
     made.close()
-
-
-def grow(journal: Journal[CensusState], entries: int) -> None:
-    """Commitments to one noise slot each."""
-    with journal.transaction() as transaction:
-        for _ in range(entries):
-            slot = transaction.state.next_slot
-            transaction.append(Slots(first=slot, void_below=0, commitments=(logs.hash_of(slot),)))
 
 
 def export(journal: Journal[CensusState], to: Path) -> ExportReport:
@@ -95,7 +70,7 @@ def problems(folder: Path, tmp_path: Path) -> list[str]:
 
 def test_an_export_holds_the_log_and_nothing_else(journal: Journal[CensusState], tmp_path: Path) -> None:
     """Folders are made, every tile of the layout is there, and it verifies."""
-    grow(journal, 600)
+    logs.grow(journal, 600)
     to = tmp_path / "a" / "b" / "census"
     report = export(journal, to)
     document = f"dictionaries/{logs.dictionary_adopted().document}.json"
@@ -109,12 +84,12 @@ def test_a_second_export_writes_what_is_new_and_touches_nothing_else(
     journal: Journal[CensusState], tmp_path: Path
 ) -> None:
     """Full tiles stay the files that they were; partial ones are replaced; the result is that of a fresh export."""
-    grow(journal, 300)
+    logs.grow(journal, 300)
     to = tmp_path / "census"
     export(journal, to)
     assert export(journal, to).written == 0
     before = times(to)
-    grow(journal, 300)
+    logs.grow(journal, 300)
     export(journal, to)
     export(journal, tmp_path / "fresh")
     assert files(to) == files(tmp_path / "fresh")
@@ -128,7 +103,7 @@ def test_a_second_export_writes_what_is_new_and_touches_nothing_else(
 @pytest.mark.parametrize("name", ["tile/0/000", "tile/entries/000", CHECKPOINT_PATH])
 def test_an_export_never_overwrites_what_differs(journal: Journal[CensusState], tmp_path: Path, name: str) -> None:
     """A changed full tile, or a checkpoint of another history, stays as evidence; the folder is left as it was."""
-    grow(journal, 300)
+    logs.grow(journal, 300)
     to = tmp_path / "census"
     export(journal, to)
     changed = logs.SIGNER.sign_checkpoint(20, bytes(32)).encode()
@@ -136,7 +111,7 @@ def test_an_export_never_overwrites_what_differs(journal: Journal[CensusState], 
         changed = (to / name).read_bytes()[:-1] + b"x"
     (to / name).write_bytes(changed)
     before = files(to)
-    grow(journal, 10)
+    logs.grow(journal, 10)
     with pytest.raises(InvalidRequestError) as refused:
         export(journal, to)
     assert refused.value.code == "EXPORT_DIFFERS"
@@ -200,7 +175,7 @@ def test_an_export_is_of_one_instant_while_another_process_writes(
     size, connection = journal.state.size, journal.db.conn
 
     def then_goes_on() -> None:
-        grow(serving, 1)
+        logs.grow(serving, 1)
         cosigned = witness.cosign(serving.checkpoint(), 1_800_000_000)
         with serving.transaction() as transaction:
             row = CosignedNote(logs.ORIGIN, logs.HEALTH_ORIGIN, serving.state.size, cosigned)

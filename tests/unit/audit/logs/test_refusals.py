@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from fakes import logs
-from fakes.history import Asked, History, MemoryPart, auditor
+from fakes.history import Asked, History, replayed
 
-from broker_common.audit.audit import replay_parts
 from broker_common.audit.home import AuditorHome
 from broker_common.audit.report.verdict import report_json
 from broker_common.crypto.signing import Purpose
 from broker_common.tlog.entries import Revoked, Slots
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> AuditorHome:
-    """Of somebody who trusts everybody."""
-    return AuditorHome(auditor(tmp_path / "auditor"))
 
 
 def handed_over(history: History, **order: Any) -> Asked:
@@ -31,9 +23,7 @@ def handed_over(history: History, **order: Any) -> Asked:
 
 def judged(home: AuditorHome, history: History) -> tuple[int, int, list[str]]:
     """How many refusals follow, how many have no reason, and the codes of all problems."""
-    exports = history.exports()
-    parts = {role: MemoryPart(files) for role, files in exports.items()}
-    report = report_json(replay_parts(parts, home, lambda _: lambda _done, _total: None))
+    report = report_json(replayed(history.exports(), home))
     refusals = report["refusals"]
     assert isinstance(refusals, list)
     return (

@@ -34,25 +34,6 @@ from broker_common.query.question import parse_question
 from broker_common.tlog.entries import Charged, Entry, Event, Loaded, Relinked, Rostered
 from broker_common.values import ExactCounts
 
-__all__ = [
-    "DAY_MS",
-    "FRAME",
-    "PLACES",
-    "Carry",
-    "Census",
-    "Deciding",
-    "Pairs",
-    "Site",
-    "SiteWorld",
-    "carry_between",
-    "digest_after",
-    "live",
-    "looked_at",
-    "sealed",
-    "snapshot_bytes",
-    "unsealed",
-]
-
 DAY_MS: Final = 86_400_000
 HEALTH: Final = "health-on"
 PLACES: Final = 524_288

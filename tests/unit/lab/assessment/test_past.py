@@ -7,39 +7,20 @@ from pathlib import Path
 
 import pytest
 from fakes import logs
-from fakes.clock import FakeClock
 from fakes.deployment import run_here
-from sqlite_utils import Database
 
 from broker_common.audit.export.writing import ExportFolder, export_log
-from broker_common.query.dictionary_document import dictionary_document
 from broker_common.storage.dictionary.adopted import Dictionaries
 from broker_common.storage.journal import Journal
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Slots
 from broker_common.tlog.note import ED25519, parse_note, vkeys
 from broker_common.values import base64_text
-
-
-def no_tables(db: Database) -> None:
-    """Nothing beside the log."""
-    del db
 
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[Journal[CensusState]]:
     """A census journal in which nothing was asked yet."""
-    made = Journal.create(
-        tmp_path / "journal.db",
-        fresh_state=logs.census_state,
-        signer=lambda _: logs.SIGNER,
-        clock=FakeClock(),
-        tables=no_tables,
-    )
-    with made.transaction() as transaction:
-        for event in (*logs.beginning()[1:], logs.adopted(), logs.loaded()):
-            transaction.append(event)
-    Dictionaries(tmp_path).keep(dictionary_document(logs.DICTIONARY))
+    made = logs.census_journal(tmp_path)
     yield made
     made.close()
 
@@ -48,14 +29,6 @@ def export(journal: Journal[CensusState], to: Path) -> Path:
     """One export."""
     export_log(journal, Dictionaries(journal._path.parent), ExportFolder(to), lambda _done, _total: None)
     return to
-
-
-def grow(journal: Journal[CensusState]) -> None:
-    """More than one tile."""
-    with journal.transaction() as transaction:
-        for _ in range(300):
-            slot = transaction.state.next_slot
-            transaction.append(Slots(first=slot, void_below=0, commitments=(logs.hash_of(slot),)))
 
 
 def named(note: str) -> tuple[str, ...]:
@@ -69,7 +42,7 @@ def test_a_log_that_has_grown_begins_as_it_did(journal: Journal[CensusState], tm
     """Whatever has come since, the first entries have their hash, and the old signature holds."""
     note = journal.checkpoint()
     before = run_here("lab", "checkpoint", export(journal, tmp_path / "out"), *named(note), "--json").result
-    grow(journal)
+    logs.grow(journal, 300)
     after = run_here("lab", "checkpoint", export(journal, tmp_path / "out"), *named(note), "--json").result
     assert after["root"] == before["root"] == note.splitlines()[2]
     assert (before["entries"], after["entries"]) == (before["size"], before["size"] + 300)
@@ -79,7 +52,7 @@ def test_a_log_that_has_grown_begins_as_it_did(journal: Journal[CensusState], tm
 def test_another_past_is_found_out(journal: Journal[CensusState], tmp_path: Path) -> None:
     """A signature over other entries, or by another key, does not hold; the error names the hash that was found."""
     note = journal.checkpoint()
-    grow(journal)
+    logs.grow(journal, 300)
     out = export(journal, tmp_path / "out")
     words = named(note)
     error = run_here("lab", "checkpoint", out, *("--size", str(int(words[1]) + 1)), *words[2:], "--json").error

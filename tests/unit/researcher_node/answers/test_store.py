@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from fakes.connections import at, watch
 from fakes.patience import NEVER_SECONDS, PATIENCE_SECONDS
-from fakes.shown_log import ShownLog
 from fakes.world import Order, World
 from tripartite.v1 import answer_pb2
+from unit.researcher_node.shown_log import ShownLog
 
 from broker_common.crypto.commitments import commit_answer
 from broker_common.crypto.signing import Purpose

@@ -8,11 +8,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from fakes import logs
 from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.quotes import Offer
-from fakes.shown_log import TIME_S, ShownLog
 from fakes.world import FRENCH, PROJECT, RESEARCHER, make_policy
 from tripartite.v1 import quote_pb2, ticket_pb2
+from unit.researcher_node.shown_log import TIME_S, ShownLog
 
 from broker_common.audit.export.documents import ReceiptFile
 from broker_common.crypto.commitments import SlotSecret, commit_slot
@@ -23,7 +24,6 @@ from broker_common.query.dictionary import Dictionary
 from broker_common.query.question import parse_question
 from broker_common.query.quote import verify_quote
 from broker_common.tlog.cosignature import Cosigner
-from broker_common.tlog.entries import Loaded
 from broker_common.tlog.note import NoteSigner
 from researcher_node.asking.kept import KeptDictionaries, Policies
 from researcher_node.asking.session import Party, Precision, Quoted, Session, Wanted
@@ -76,7 +76,7 @@ Lie = Callable[[Offer, ShownLog], object]
 
 def without_cosignature(quote: Offer, log: ShownLog) -> None:
     """The census log's own signature alone."""
-    quote.noise_slot.checkpoint = log.signed()
+    quote.noise_slot.checkpoint = log.note()
 
 
 def cosigned_alone(quote: Offer, log: ShownLog) -> None:
@@ -91,7 +91,7 @@ def cosigned_by(name: str | None, key: SigningKey | None) -> Lie:
 
     def lie(quote: Offer, log: ShownLog) -> None:
         stranger = Cosigner(name or log.witness.name, key or log.witness.key)
-        quote.noise_slot.checkpoint = stranger.cosign(log.signed(), TIME_S)
+        quote.noise_slot.checkpoint = stranger.cosign(log.note(), TIME_S)
 
     return lie
 
@@ -110,7 +110,7 @@ def signed_by(name: str | None, key: SigningKey | None) -> Lie:
 def borrowed_cosignature(quote: Offer, log: ShownLog) -> None:
     """The cosignature of an older checkpoint under a newer one."""
     older = log.cosigned(BATCH + 1).split("\n")[-2]
-    quote.noise_slot.checkpoint = log.signed() + older + "\n"
+    quote.noise_slot.checkpoint = log.note() + older + "\n"
 
 
 def late_commitment(quote: Offer, log: ShownLog) -> None:
@@ -132,7 +132,7 @@ def late_entry(quote: Offer, log: ShownLog) -> None:
 def forked_entry(quote: Offer, log: ShownLog) -> None:
     """The same place in another history of the log, which its witness never saw."""
     cosigned = log.cosigned()
-    log.tree, log.leaves, log.slot_secrets = type(log.tree)(), [], []
+    log.forget()
     log.grow(BATCH)
     log.commit_slots(4)
     log.grow(5)
@@ -147,7 +147,7 @@ def older_checkpoint(quote: Offer, log: ShownLog) -> None:
 
 def other_entry(quote: Offer, log: ShownLog) -> None:
     """Properly proved: an entry that is no batch of slots."""
-    index = log.log(Loaded(load="x", release="2011", linkage="0" * 16, dictionary="00" * 32, commitment="00" * 32))
+    index = log.append(logs.loaded(), log.clock())
     other = log.quote(index, quote.noise_slot.number)
     quote.become(other)
 
@@ -159,7 +159,7 @@ def no_entry(quote: Offer, log: ShownLog) -> None:
 
 def misplaced_entry(quote: Offer, log: ShownLog) -> None:
     """Properly proved: a batch that says it stands elsewhere."""
-    log.append(log.leaves[BATCH])
+    log.append_bytes(log.entries[BATCH])
     quote.become(log.quote(log.tree.size - 1, quote.noise_slot.number))
 
 

@@ -4,7 +4,7 @@ Real node processes under a wiretap, asked with the documented commands: loads o
 answers at once and at ticks, fractions, an empty cohort, typos, refusals, an expired ticket, an expired answer, retries, a
 connection that is cut in the middle, each node down and back, kill -9 at a durable step, every kind of key replaced, the
 linkage key changed, a second researcher registered and revoked, an inbox that opens late, a shutdown, a reopening. Both
-dashboards are looked at by everybody who may, and an audit report is made of it all. What tests then look at is `evidence`: everything that anybody held or was told meanwhile (`fakes.evidence`).
+dashboards are looked at by everybody who may, and an audit report is made of it all. What tests then look at is `evidence`: everything that anybody held or was told meanwhile (`privacy.evidence`).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ import structlog
 from fakes.canaries import Exhibit, Place
 from fakes.dashboards import everything_shown
 from fakes.deployment import FRENCH, PROGRAM, Deployment, Node, Outcome, make, run_here, wait_until
-from fakes.evidence import Snapshots, on_the_wire
 from fakes.homes import AGENCIES, role_of, server_name_of, tls_of
 from fakes.marked_people import MarkedPeople
 from fakes.parquet import HEALTH_TYPES, parquet_from_csv
 from fakes.wiretap import Link, Wiretap
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from privacy.evidence import Snapshots, on_the_wire
 
 from broker_common.dashboard.running import say_changes
 from broker_common.language import LANGUAGES
@@ -45,8 +45,6 @@ from census_node.release.slot_secrets import SLOT_SECRET_BYTES
 from health_node.assembly import HealthHome
 from health_node.operator.dashboard import HealthDashboard
 from researcher_node.asking.session import Precision, Session, Wanted
-
-__all__ = ["COLLEAGUES_CRITERIA", "KEYS", "TYPED_CRITERIA", "TYPED_QUESTION", "TYPOS", "Recorded", "Watched", "record"]
 
 _PROCESS = Path(__file__).parents[1] / "process"
 CRASHING_NODE = _PROCESS / "crashing_node.py"

@@ -10,8 +10,10 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from fakes import logs
 from fakes.cards import Party
 from fakes.clock import FakeClock
+from fakes.history import SignedLog
 from fakes.quotes import Offer
 from fakes.world import CENSUS, CENSUS_ORIGIN, FRENCH, HEALTH, HEALTH_ORIGIN, OWNER, PROJECT, RESEARCHER
 from grpc import aio
@@ -37,14 +39,11 @@ from broker_common.query.quote import sign_quote
 from broker_common.query.ticket import sign_ticket
 from broker_common.storage.clock import system_clock
 from broker_common.tlog.cosignature import Cosigner
-from broker_common.tlog.entries import Charged, Entry, Event, Slots, encode_entry
+from broker_common.tlog.entries import Slots
 from broker_common.tlog.merkle import MerkleTree
-from broker_common.tlog.note import NoteSigner
 from broker_common.values import QUERY_ID_BYTES, NoisyCounts
 from researcher_node.answers.store import Answers, AskedQuestion, CensusKeys
 from researcher_node.trust.census_log import CensusLog
-
-__all__ = ["Asked", "ShownLog", "ShownLogService", "raising"]
 
 SCALE = 30
 POLICY_HASH = b"p" * 32
@@ -90,7 +89,7 @@ class Asked:
         )
 
 
-class ShownLog:
+class ShownLog(SignedLog):
     """The log, and everybody's keys. A copy of its tree grown otherwise is another history under the same signatures."""
 
     def __init__(self) -> None:
@@ -98,10 +97,9 @@ class ShownLog:
         self.census = Party(CENSUS, CENSUS_ORIGIN)
         self.health = Party(HEALTH, HEALTH_ORIGIN)
         self.researcher = Party(OWNER)
-        self.signer = NoteSigner(CENSUS_ORIGIN, (self.census.signing(Purpose.LOG),))
         self.witness = Cosigner(HEALTH_ORIGIN, self.health.signing(Purpose.WITNESS))
-        self.tree = MerkleTree()
-        self.leaves: list[bytes] = []
+        super().__init__(self.census)
+        self.policy = POLICY_HASH.hex()
         self.slot_secrets: list[SlotSecret] = []
         self.grow(3)
 
@@ -110,37 +108,25 @@ class ShownLog:
         """What a researcher knows of it."""
         return CensusLog(self.signer.verifier, self.witness.verifier)
 
-    def append(self, leaf: bytes) -> int:
-        """One more leaf; gives its index."""
-        self.tree.append(leaf)
-        self.leaves.append(leaf)
-        return self.tree.size - 1
-
-    def log(self, event: Event, *, sequence: int | None = None) -> int:
-        """One more entry; gives its index."""
-        at = self.tree.size if sequence is None else sequence
-        entry = Entry(sequence=at, time_ms=self.clock(), policy=POLICY_HASH.hex(), event=event)
-        return self.append(encode_entry(entry))
-
     def grow(self, count: int) -> None:
         """So many more leaves that mean nothing."""
         for _ in range(count):
-            self.append(os.urandom(8))
+            self.append_bytes(os.urandom(8))
+
+    def forget(self) -> None:
+        """Nothing was ever written."""
+        self.tree, self.entries, self.slot_secrets = MerkleTree(), [], []
 
     def rewrite(self) -> None:
         """Another history of the same length."""
-        leaves = [os.urandom(8) for _ in self.leaves]
-        self.tree, self.leaves = MerkleTree(), []
-        for leaf in leaves:
-            self.append(leaf)
-
-    def signed(self, size: int | None = None) -> str:
-        """A checkpoint that the log alone has signed."""
-        return self.signer.sign_checkpoint(self.tree.size if size is None else size, self.tree.root(size))
+        size, secrets = self.size, self.slot_secrets
+        self.forget()
+        self.slot_secrets = secrets
+        self.grow(size)
 
     def cosigned(self, size: int | None = None) -> str:
         """A checkpoint with both signatures."""
-        return self.witness.cosign(self.signed(size), TIME_S)
+        return self.witness.cosign(self.note(size), TIME_S)
 
     def consistency(self, old_size: int, size: int) -> list[bytes]:
         """That the log as it is goes on from what it was."""
@@ -154,7 +140,7 @@ class ShownLog:
         self.slot_secrets += [SlotSecret(os.urandom(32)) for _ in range(count)]
         commitments = tuple(self.commitment(slot).hex() for slot in range(first, first + count))
         fields: dict[str, Any] = {"first": first, "void_below": first, "commitments": commitments}
-        return self.log(Slots(**{**fields, **changes}))
+        return self.append(Slots(**fields | changes), self.clock())
 
     def commitment(self, slot: int) -> bytes:
         """What the log says of a slot."""
@@ -166,7 +152,7 @@ class ShownLog:
             noise_slot=ticket_pb2.NoiseSlot(
                 number=slot, commitment=self.commitment(slot), checkpoint=self.cosigned(size)
             ),
-            slot_entry=self.leaves[index],
+            slot_entry=self.entries[index],
             slot_index=index,
             slot_proof=self.tree.inclusion_proof(index, size),
         )
@@ -218,25 +204,17 @@ class ShownLog:
         """
         noisy = NoisyCounts((noisy_count, *others))
         salt = os.urandom(32) if salt is None else salt
-        charge = Charged(
+        charge = logs.charged(
+            asked.body.noise_slot.number if slot is None else slot,
+            scale=SCALE,
             query=asked.query,
             ticket=asked.hash.hex(),
-            slot=asked.body.noise_slot.number if slot is None else slot,
-            scale=SCALE,
-            units=price(SCALE),
             question=asked.row.question,
             researcher=RESEARCHER,
             project=PROJECT,
             health=HEALTH.organisation,
-            roster=1,
-            load="load",
-            manifest="00" * 32,
-            submitted="00" * 32,
-            active="00" * 32,
-            ledger="",
-            total=price(SCALE),
         )
-        index = self.log(charge)
+        index = self.append(charge, self.clock())
         receipt = answer_pb2.Receipt(
             query_id=asked.body.query_id,
             ticket_hash=asked.hash,
@@ -245,9 +223,9 @@ class ShownLog:
             charged=price(SCALE),
             policy_hash=POLICY_HASH,
             log_index=index,
-            checkpoint=self.signed(),
+            checkpoint=self.note(),
             inclusion_proof=self.tree.inclusion_proof(index),
-            entry=self.leaves[index],
+            entry=self.entries[index],
         ).SerializeToString(deterministic=True)
         key = self.census.signing(Purpose.ANSWER)
         signed = answer_pb2.SignedReceipt(receipt=receipt, signature=key.sign(receipt), key_id=key.key_id)
@@ -277,17 +255,11 @@ class ShownLogService(log_service_pb2_grpc.LogServiceServicer):
         del request, context
         return log_service_pb2.GetCheckpointResponse(checkpoint=self.checkpoint())
 
-    async def GetInclusionProof(  # noqa: N802 - the name that the proto gives it
-        self, request: log_service_pb2.GetInclusionProofRequest, context: object
-    ) -> log_service_pb2.GetInclusionProofResponse:
+    async def _unasked(self, request: object, context: object) -> Any:
         del request, context
-        raise AssertionError("a researcher has the proof of its charge in the receipt")
+        raise AssertionError("a researcher is no witness, and has the proof of its charge in the receipt")
 
-    async def Witness(  # noqa: N802 - the name that the proto gives it
-        self, request: log_service_pb2.WitnessRequest, context: object
-    ) -> log_service_pb2.WitnessResponse:
-        del request, context
-        raise AssertionError("a researcher is no witness")
+    GetInclusionProof = Witness = _unasked
 
     async def GetConsistencyProof(  # noqa: N802 - the name that the proto gives it
         self, request: log_service_pb2.GetConsistencyProofRequest, context: object

@@ -25,15 +25,13 @@ from fakes.homes import move, set_limits
 from fakes.ledger_rules import Note
 from fakes.marked_people import Row, health_and_census_rows, write_csv
 from fakes.patience import PATIENCE_SECONDS
-from fakes.recorded import Watched
 from fakes.wiretap import LINKS, Call, Link, Wiretap
+from privacy.recorded import Watched
 from tripartite.v1 import answer_pb2, health_service_pb2, log_service_pb2
 
 from broker_common.errors import BrokerError
 from census_node.ledger.samples import SampleFolder
 from researcher_node.asking.session import Precision, Session, Wanted
-
-__all__ = ["CHEAP", "DELAY_MS", "EVERYONE", "TICK_MS", "Life", "World", "Worlds"]
 
 TICK_MS = 250
 DELAY_MS = 250

@@ -32,16 +32,6 @@ from census_node.release.slot_secrets import SlotSecrets
 from researcher_node.asking.session import Session
 from researcher_node.trust.census_log import CensusLog
 
-__all__ = [
-    "ForeseeingCensus",
-    "LogSession",
-    "charged_otherwise",
-    "known_census_log",
-    "refusing",
-    "release_anyway",
-    "signed_refusal",
-]
-
 
 def known_census_log(world: World) -> CensusLog:
     """The census log as a researcher knows it from the cards."""

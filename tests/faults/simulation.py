@@ -61,8 +61,6 @@ from health_node.assembly import HealthHome
 from researcher_node.assembly import ResearcherHome
 from researcher_node.config import AgencyPeer, ResearcherConfig
 
-__all__ = ["AGENCIES", "PARTIES", "RESEARCHERS", "Fault", "Party", "Simulation", "make_template"]
-
 ResultT = TypeVar("ResultT")
 Begin: TypeAlias = Callable[[Journal[Any]], AbstractContextManager[Transaction[Any]]]
 AGENCIES = ("census", "health")

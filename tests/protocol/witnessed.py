@@ -20,8 +20,6 @@ from broker_common.storage.witnessing import CosignedNote, CosignedNotes
 from broker_common.tlog.replay import LogState
 from health_node.witness import CensusWitness
 
-__all__ = ["WitnessedPair"]
-
 StateT = TypeVar("StateT", bound=LogState)
 
 

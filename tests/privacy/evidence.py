@@ -36,17 +36,6 @@ from health_node.people.encoding import Encoding
 from health_node.people.store import PeopleStore
 from health_node.people.tables import shapes_of, small_columns
 
-__all__ = [
-    "OpenedRoster",
-    "OpenedSample",
-    "Snapshots",
-    "heard",
-    "numbers_in",
-    "on_the_wire",
-    "open_rosters",
-    "open_samples",
-]
-
 # Messages that travel inside others as the bytes that were signed.
 _NESTED: dict[str, type[Message]] = {
     "tripartite.v1.SignedTicket.ticket": ticket_pb2.Ticket,

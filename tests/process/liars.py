@@ -38,8 +38,6 @@ from researcher_node.answers.store import AskedQuestion
 from researcher_node.asking.session import Precision, Session, Wanted
 from researcher_node.assembly import ResearcherHome
 
-__all__ = ["END", "LyingHealth", "LyingResearcher", "Parts", "nobody"]
-
 _PROJECT = "official-languages"
 Parts = list[bytes]
 """The messages of one attempt as they would go over the wire: the head, then parts."""
