@@ -327,7 +327,7 @@ class CensusHome(AgencyHome[CensusState]):
         # Said here, once: with one of these missing every question would fail.
         self.keyring.signing(own, Purpose.ANSWER, self._clock())
         self.keyring.signing(own, Purpose.REFUSAL, self._clock())
-        self.keyring.opening(own, self._clock())
+        self.keyring.unsealing(own, self._clock())
         stop = StopSignal()
         node = self._node(journal)
         service = CensusService(
@@ -422,7 +422,7 @@ class CensusHome(AgencyHome[CensusState]):
             keys=Keys(
                 answer=lambda: self.keyring.signing(known.own(), Purpose.ANSWER, self._clock()),
                 refusal=lambda: self.keyring.signing(known.own(), Purpose.REFUSAL, self._clock()),
-                sample=lambda: self.keyring.opening(known.own(), self._clock()),
+                sample=lambda: self.keyring.unsealing(known.own(), self._clock()),
                 manifest=manifest_keys,
                 researchers=known.researchers,
                 witnesses=witnesses,

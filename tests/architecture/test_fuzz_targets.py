@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("broker_common", "census_node", "health_node", "researcher_node")
 # How the house calls what makes a value of bytes or text, or stands between the two.
 PARSER = re.compile(
-    r"(parse|read|verify)_[a-z]\w*|[a-z]\w*from_wire|from_wire|load_config|load_people|read|receive|open_(answer|frame|opening)"
+    r"(parse|read|verify)_[a-z]\w*|[a-z]\w*from_wire|from_wire|load_config|load_people|read|receive|unseal_(answer|frame|opening)"
 )
 # Functions that are called like parsers and see no bytes from outside, or hand them on as they are.
 EXEMPT = {
