@@ -13,21 +13,17 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from broker_common.cli import (
-    CommandInterrupted,
+from broker_common.cli import CommandInterrupted, emit, emit_failing, ready_line, say
+from broker_common.commands import texts as common_texts
+from broker_common.commands.options import (
     HostPort,
     PrintableLine,
     Whole,
-    emit,
-    emit_failing,
     home_option,
     json_option,
     lifeline_option,
     new_home_option,
-    ready_line,
-    say,
 )
-from broker_common.commands import texts as common_texts
 from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
 from broker_common.language import phrase, said
 from broker_common.storage.clock import system_clock

@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from broker_common.cli import Whole, emit, home_option, json_option, lifeline_option
+from broker_common.cli import emit
 from broker_common.commands import texts
+from broker_common.commands.options import Whole, home_option, json_option, lifeline_option
 from broker_common.language import said
 
 # TCP has no larger one.

@@ -15,8 +15,9 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 import click
 
 from broker_common.agency.home import AgencyHome
-from broker_common.cli import emit, home_option, instant, is_address, json_option, load_installed, say
+from broker_common.cli import emit, instant, load_installed, say
 from broker_common.commands import texts
+from broker_common.commands.options import home_option, is_address, json_option
 from broker_common.crypto.cards import (
     MOST_KEYS_PER_PURPOSE,
     PURPOSES,
