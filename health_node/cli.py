@@ -13,7 +13,6 @@ from broker_common.cli import Progress, emit, instant, ready_line
 from broker_common.commands.create import create_options, created_json, verify_names
 from broker_common.commands.dashboard import dashboard_command
 from broker_common.commands.dictionary import dictionary_command
-from broker_common.commands.keys import register_command, revoke_command
 from broker_common.commands.load import (
     changes_json,
     changes_since,
@@ -36,6 +35,7 @@ from broker_common.commands.options import (
     max_rejected_option,
     reload_option,
 )
+from broker_common.commands.register import register_command, revoke_command
 from broker_common.commands.texts import LINKAGE_BEGUN, NO_DICTIONARY_YET
 from broker_common.crypto.certificates import Role
 from broker_common.errors import BrokerError, RefusedError

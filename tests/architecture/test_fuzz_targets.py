@@ -20,7 +20,7 @@ EXEMPT = {
     "broker_common.audit.export.writing:ExportFolder.read": "hands bytes on, to compare them",
     "broker_common.audit.export.reading:FolderPart.read": "hands bytes on; what is no plain file is tested beside it",
     "broker_common.audit.export.reading:Part.read": "an interface",
-    "broker_common.commands.keys:verify_card_role": "takes a card that was verified",
+    "broker_common.commands.register:verify_card_role": "takes a card that was verified",
     "broker_common.commands.create:verify_names": "takes words of a command line, each with a rule of its own",
     "broker_common.storage.creation:verify_empty": "looks into a folder",
     "broker_common.storage.creation:verify_identifier": "a pattern, with its bad names beside it",

@@ -22,7 +22,7 @@ from fakes.randomness import SeededRandomness
 from fuzz.target import Cut, Target, fresh_path, joined, require
 
 from broker_common.agency.linkage_keys import LinkageKeys, NextKey
-from broker_common.commands.keys import _DURATION, _UNIT_MS, _Duration
+from broker_common.commands.keys import _DURATION, _SUFFIX_MS, _Duration
 from broker_common.crypto.certificates import (
     Identity,
     PeerCertificate,
@@ -231,7 +231,7 @@ def _parse_duration(data: bytes) -> int:
 
 
 def _check_duration(milliseconds: int, data: bytes) -> None:
-    unit = _UNIT_MS[chr(data[-1])]
+    unit = _SUFFIX_MS[chr(data[-1])]
     require(milliseconds % unit == 0, "a duration is a whole number of its unit")
     require(len(data) <= len("999999d") and data.isascii(), "a duration has a few digits")
     require(_DURATION.fullmatch(f"{milliseconds // unit}{chr(data[-1])}") is not None, "a duration is read back")
