@@ -32,7 +32,7 @@ from broker_common.privacy.policy import verify_linkage
 from broker_common.privacy.report import Charges
 from broker_common.query.dictionary import Dictionary
 from broker_common.rpc.channel import Peer
-from broker_common.rpc.server import NodeServer, StopSignal, every, log_stages, together
+from broker_common.rpc.server import NodeServer, StopSignal, every, together
 from broker_common.storage.clock import SteadyClock
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal, Transaction
@@ -42,6 +42,7 @@ from broker_common.storage.source.rows import Progress
 from broker_common.storage.witnessing import CosignedNotes, WitnessStore
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Entry
+from broker_common.tracing import log_spans
 from broker_common.values import Clock
 from census_node.config import CensusConfig
 from census_node.ledger.book import LedgerBook
@@ -334,7 +335,7 @@ class CensusHome(AgencyHome[CensusState]):
             node,
             self.config.limits,
             stop,
-            log_stages if self.config.log_stages else None,
+            log_spans if self.config.log_stages else None,
             people=self.config.people,
             monitor=monitor,
         )

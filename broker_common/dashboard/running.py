@@ -22,8 +22,7 @@ from broker_common.dashboard.site import Action, Health, Page, Site
 from broker_common.dashboard.web import LOCAL_HOSTS
 from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.interrupts import watch_lifeline
-from broker_common.logs import LogFormat, log_as
-from broker_common.rpc.server import log_unforeseen
+from broker_common.logs import LogFormat, log_as, log_unforeseen
 from broker_common.storage.clock import system_clock
 from broker_common.storage.home import Home
 from broker_common.values import Clock

@@ -20,8 +20,8 @@ from broker_common.crypto.certificates import Identity
 from broker_common.crypto.sealing import UnsealingKey
 from broker_common.crypto.signing import VerifyKey
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
+from broker_common.logs import log_unforeseen
 from broker_common.privacy.policy import Policy
-from broker_common.rpc.server import log_unforeseen
 from broker_common.storage.journal import Journal
 from broker_common.storage.open_loads import OpenLoads
 from broker_common.tlog.census_state import CensusState
