@@ -14,8 +14,7 @@ from sqlite_utils import Database
 from tripartite.v1 import card_service_pb2_grpc, census_service_pb2_grpc, log_service_pb2_grpc
 
 from broker_common.agency.home import AgencyHome
-from broker_common.agency.linkage_keys import LinkageKeys, NextKey
-from broker_common.agency.relinking import RelinkReport
+from broker_common.agency.linkage import LinkageKeys, NextKey, RelinkReport
 from broker_common.crypto.cards import VerifiedCard
 from broker_common.crypto.certificates import TlsCredentials
 from broker_common.crypto.commitments import SALT_BYTES

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import click
 
-from broker_common.agency.linkage_keys import NextKey
+from broker_common.agency.linkage import NextKey
 from broker_common.cli import Progress, emit, instant, ready_line, say
 from broker_common.commands.create import create_options, created_json, verify_names
 from broker_common.commands.dashboard import dashboard_command

@@ -129,7 +129,7 @@ def linkage_key_options(command: Callable[..., None]) -> Callable[..., None]:
         if new_key and key_file is not None:
             raise click.UsageError(phrase("--new-key and --key-file cannot be combined."), click.get_current_context())
         # Imported here: it brings the array library along.
-        from broker_common.agency.linkage_keys import NextKey  # noqa: PLC0415
+        from broker_common.agency.linkage import NextKey  # noqa: PLC0415
 
         command(source=NextKey(new=new_key, file=key_file), **others)
 

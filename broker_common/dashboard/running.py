@@ -15,8 +15,7 @@ from typing import Protocol
 
 import structlog
 
-from broker_common.dashboard.access import COOKIE, Access
-from broker_common.dashboard.config import DashboardConfig, ranks
+from broker_common.dashboard.access import COOKIE, Access, DashboardConfig, ranks
 from broker_common.dashboard.serving import TlsFiles, serve_site, tls_context
 from broker_common.dashboard.site import Action, Health, Page, Site
 from broker_common.dashboard.web import LOCAL_HOSTS

@@ -19,8 +19,7 @@ from fakes.cards import Party
 from fakes.randomness import SeededRandomness
 from tripartite.v1 import answer_pb2, quote_pb2, ticket_pb2
 
-from broker_common.audit.export.dictionaries import file_of
-from broker_common.audit.export.documents import OpenedCriteria, ReceiptFile
+from broker_common.audit.export.documents import OpenedCriteria, ReceiptFile, file_of
 from broker_common.audit.export.reading import UnreadableError
 from broker_common.audit.export.writing import COSIGNED, WITNESSED
 from broker_common.crypto.commitments import SlotSecret, commit_criteria, commit_slot, hash_bytes

@@ -38,8 +38,7 @@ from tripartite.v1 import (
     ticket_pb2,
 )
 
-from broker_common.agency.linkage_keys import LinkageKeys, NextKey
-from broker_common.agency.relinking import RelinkReport
+from broker_common.agency.linkage import LinkageKeys, NextKey, RelinkReport
 from broker_common.crypto.cards import SAMPLE, SAMPLING
 from broker_common.crypto.certificates import Identity
 from broker_common.crypto.commitments import SALT_BYTES, commit_criteria, commit_roster, hash_bytes

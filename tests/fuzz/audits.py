@@ -27,7 +27,7 @@ from broker_common.audit.findings import Findings
 from broker_common.audit.home import AuditorHome
 from broker_common.audit.logs.log_audit import LogAudit
 from broker_common.audit.logs.log_files import LogFiles
-from broker_common.audit.logs.notes import CheckedNote, NoteChecker, NoteError
+from broker_common.audit.logs.signers import CheckedNote, NoteChecker, NoteError
 from broker_common.audit.on_site.files import (
     DamagedError,
     KeptSample,

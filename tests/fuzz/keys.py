@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from fakes.randomness import SeededRandomness
 from fuzz.target import Cut, Target, fresh_path, joined, require
 
-from broker_common.agency.linkage_keys import LinkageKeys, NextKey
+from broker_common.agency.linkage import LinkageKeys, NextKey
 from broker_common.commands.keys import _DURATION, _SUFFIX_MS, _Duration
 from broker_common.crypto.certificates import (
     Identity,
