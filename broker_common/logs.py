@@ -12,11 +12,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from traceback import extract_tb
 from typing import Literal, TextIO, TypeAlias
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+_log = structlog.get_logger()
 LogFormat: TypeAlias = Literal["text", "json"]
 # The stream that lines go to, if one was given.
 _streams: list[TextIO] = []
@@ -78,3 +80,11 @@ def log_as(form: LogFormat, stream: TextIO | None = None) -> None:
         # Loggers are made when modules are imported, before a serving node says how it wants its log.
         cache_logger_on_first_use=False,
     )
+
+
+def log_unforeseen(error: BaseException, **where: str) -> None:
+    """Log a bug: its type and its place, never its message, which may quote what somebody asked or who they are."""
+    place = [
+        f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in extract_tb(error.__traceback__)
+    ]
+    _log.error("unforeseen", kind=type(error).__name__, place=place, **where)

@@ -14,8 +14,7 @@ from sqlite_utils import Database
 from tripartite.v1 import card_service_pb2_grpc, census_service_pb2_grpc, log_service_pb2_grpc
 
 from broker_common.agency.home import AgencyHome
-from broker_common.agency.linkage_keys import LinkageKeys, NextKey
-from broker_common.agency.relinking import RelinkReport
+from broker_common.agency.linkage import LinkageKeys, NextKey, RelinkReport
 from broker_common.crypto.cards import VerifiedCard
 from broker_common.crypto.certificates import TlsCredentials
 from broker_common.crypto.commitments import SALT_BYTES
@@ -32,7 +31,7 @@ from broker_common.privacy.policy import verify_linkage
 from broker_common.privacy.report import Charges
 from broker_common.query.dictionary import Dictionary
 from broker_common.rpc.channel import Peer
-from broker_common.rpc.server import NodeServer, StopSignal, every, log_stages, together
+from broker_common.rpc.server import NodeServer, StopSignal, every, together
 from broker_common.storage.clock import SteadyClock
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal, Transaction
@@ -42,6 +41,7 @@ from broker_common.storage.source.rows import Progress
 from broker_common.storage.witnessing import CosignedNotes, WitnessStore
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Entry
+from broker_common.tracing import log_spans
 from broker_common.values import Clock
 from census_node.config import CensusConfig
 from census_node.ledger.book import LedgerBook
@@ -327,14 +327,14 @@ class CensusHome(AgencyHome[CensusState]):
         # Said here, once: with one of these missing every question would fail.
         self.keyring.signing(own, Purpose.ANSWER, self._clock())
         self.keyring.signing(own, Purpose.REFUSAL, self._clock())
-        self.keyring.opening(own, self._clock())
+        self.keyring.unsealing(own, self._clock())
         stop = StopSignal()
         node = self._node(journal)
         service = CensusService(
             node,
             self.config.limits,
             stop,
-            log_stages if self.config.log_stages else None,
+            log_spans if self.config.log_stages else None,
             people=self.config.people,
             monitor=monitor,
         )
@@ -422,7 +422,7 @@ class CensusHome(AgencyHome[CensusState]):
             keys=Keys(
                 answer=lambda: self.keyring.signing(known.own(), Purpose.ANSWER, self._clock()),
                 refusal=lambda: self.keyring.signing(known.own(), Purpose.REFUSAL, self._clock()),
-                sample=lambda: self.keyring.opening(known.own(), self._clock()),
+                sample=lambda: self.keyring.unsealing(known.own(), self._clock()),
                 manifest=manifest_keys,
                 researchers=known.researchers,
                 witnesses=witnesses,

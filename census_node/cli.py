@@ -8,29 +8,31 @@ from typing import Any, get_args
 
 import click
 
-from broker_common.agency.linkage_keys import NextKey
-from broker_common.cli import (
+from broker_common.agency.linkage import NextKey
+from broker_common.cli import Progress, emit, instant, ready_line, say
+from broker_common.commands.create import create_options, created_json, verify_names
+from broker_common.commands.dashboard import dashboard_command
+from broker_common.commands.dictionary import dictionary_command
+from broker_common.commands.load import (
+    changes_json,
+    changes_since,
+    check_option,
+    load_text,
+    rejections_json,
+    rejections_text,
+)
+from broker_common.commands.options import (
     Again,
     PrintableLine,
-    Progress,
     Whole,
-    emit,
     home_option,
-    instant,
     json_option,
     lifeline_option,
     linkage_key_options,
     max_rejected_option,
-    ready_line,
-    rejections_text,
     reload_option,
-    say,
 )
-from broker_common.commands.create import create_options, created_json, verify_names
-from broker_common.commands.dashboard import dashboard_command
-from broker_common.commands.dictionary import dictionary_command
-from broker_common.commands.keys import register_command, revoke_command
-from broker_common.commands.load import changes_json, changes_since, check_option, load_text, rejections_json
+from broker_common.commands.register import register_command, revoke_command
 from broker_common.commands.texts import LINKAGE_BEGUN, NO_DICTIONARY_YET
 from broker_common.crypto.certificates import Role
 from broker_common.crypto.signing import SigningKey

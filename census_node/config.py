@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 
 from broker_common.crypto.cards import Identifier, LogName
-from broker_common.dashboard.config import DashboardConfig
+from broker_common.dashboard.access import DashboardConfig
 from broker_common.logs import LogFormat
 from broker_common.privacy.delays import DECLARED_STEP
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker_common.agency.home import new_agency
-from broker_common.agency.linkage_keys import chain_handed_over, new_chain
+from broker_common.agency.linkage import chain_handed_over, new_chain
 from broker_common.crypto.sealing import SealingKey
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import cap_units, default_scales, param_of, parse_max_belief

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tripartite.v1 import policy_pb2, sample_pb2
 
 from broker_common.crypto.commitments import SlotSecret, commit_slot
-from broker_common.crypto.sealing import OpeningKey
+from broker_common.crypto.sealing import UnsealingKey
 from broker_common.crypto.signing import SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.accounting import price
@@ -56,7 +56,7 @@ class Keys:
     answer: Callable[[], SigningKey]
     refusal: Callable[[], SigningKey]
     # Every key that samples may be sealed to.
-    sample: Callable[[], Sequence[OpeningKey]]
+    sample: Callable[[], Sequence[UnsealingKey]]
     # The manifest keys of every registered health agency, by organisation.
     manifest: Callable[[], Mapping[str, Sequence[VerifyKey]]]
     researchers: Callable[[], Mapping[str, Researcher]]

@@ -20,10 +20,10 @@ from tripartite.v1 import census_service_pb2, roster_pb2
 
 from broker_common.crypto.certificates import Identity
 from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
+from broker_common.logs import log_unforeseen
 from broker_common.privacy.delays import roster_delay_ms
 from broker_common.privacy.policy import Policy
 from broker_common.rpc.news import News
-from broker_common.rpc.server import log_unforeseen
 from broker_common.values import Clock
 from census_node.config import LimitConfig
 from census_node.query.desk import Desk

@@ -18,6 +18,7 @@ from tripartite.v1 import answer_pb2, census_service_pb2, census_service_pb2_grp
 
 from broker_common.crypto.sample_bits import PART_BYTES, SealedSample, part_count
 from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError
+from broker_common.logs import log_unforeseen
 from broker_common.monitoring import Monitor
 from broker_common.privacy.delays import desk_batch
 from broker_common.privacy.policy import Policy
@@ -25,7 +26,7 @@ from broker_common.query.messages import parse_message
 from broker_common.rpc.callers import caller
 from broker_common.rpc.channel import PROCEED
 from broker_common.rpc.news import News, NewsOf
-from broker_common.rpc.server import StopSignal, log_unforeseen
+from broker_common.rpc.server import StopSignal
 from broker_common.rpc.signed_documents import adoption_to_wire, parts_of
 from broker_common.storage.journal import Checkpointed
 from broker_common.storage.writing import Writer
@@ -85,7 +86,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         node: CensusNode,
         limits: LimitConfig,
         stop: StopSignal,
-        report_stages: Report | None = None,
+        report_spans: Report | None = None,
         *,
         people: int,
         monitor: Monitor | None = None,
@@ -97,7 +98,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         self._writer = Writer(node.journal)
         self._limits = limits
         self._stop = stop
-        self._report_stages = report_stages
+        self._report_spans = report_spans
         self._monitor = Monitor("census", node.clock) if monitor is None else monitor
         self._streams = Streams(most=limits.max_queries, deadline_ms=limits.sample_deadline_ms)
         self._parts = node.parts()
@@ -275,7 +276,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
 
     async def _bring_to_release(self, attempt: Coroutine[Any, Any, SampleAttempt], call: _Call) -> None:
         try:
-            with recording(self._report_stages):
+            with recording(self._report_spans):
                 started_ms = self._node.clock()
                 await answer_query(self._parts, self._desk, await attempt, call)
             self._monitor.answered((self._node.clock() - started_ms) / 1000)

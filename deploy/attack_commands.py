@@ -9,7 +9,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from broker_common.cli import Whole, emit, json_option, say
+from broker_common.cli import emit, say
+from broker_common.commands.options import Whole, json_option
 from broker_common.errors import ExitCode
 from deploy.attacks import texts
 from deploy.attacks.arena import Accounting, Wish

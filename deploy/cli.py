@@ -8,7 +8,8 @@ from typing import get_args
 
 import click
 
-from broker_common.cli import Progress, Whole, called, emit, json_option, say
+from broker_common.cli import Progress, called, emit, say
+from broker_common.commands.options import Whole, json_option
 from broker_common.errors import ExitCode
 from broker_common.language import language_of_environment, said
 from broker_common.privacy.policy import Accounting, Subject

@@ -13,8 +13,7 @@ from sqlite_utils import Database
 from tripartite.v1 import card_service_pb2_grpc, health_service_pb2_grpc
 
 from broker_common.agency.home import AgencyHome
-from broker_common.agency.linkage_keys import LinkageKeys, NextKey
-from broker_common.agency.relinking import RelinkReport
+from broker_common.agency.linkage import LinkageKeys, NextKey, RelinkReport
 from broker_common.crypto.cards import SAMPLING
 from broker_common.crypto.certificates import Role, TlsCredentials
 from broker_common.crypto.signing import Purpose, SigningKey
@@ -26,7 +25,7 @@ from broker_common.membership.registration import renew
 from broker_common.monitoring import Monitor
 from broker_common.privacy.policy import Policy, verify_linkage
 from broker_common.query.dictionary import Dictionary
-from broker_common.rpc.server import NodeServer, StopSignal, every, log_stages, together
+from broker_common.rpc.server import NodeServer, StopSignal, every, together
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
@@ -34,6 +33,7 @@ from broker_common.storage.source.plan import LINKED_ID, SourcePlan, plan_for
 from broker_common.storage.source.rows import Progress
 from broker_common.storage.witnessing import CosignedNotes
 from broker_common.tlog.health_state import HealthState
+from broker_common.tracing import log_spans
 from broker_common.values import Clock
 from health_node.census_link import CensusLink, fetch_policy
 from health_node.config import HealthConfig
@@ -210,7 +210,7 @@ class HealthHome(AgencyHome[HealthState]):
             manifest_key=manifest_key,
             limits=self.config.limits,
             offer_roster=rosters.offer_again,
-            report_stages=log_stages if self.config.log_stages else None,
+            report_spans=log_spans if self.config.log_stages else None,
             stop=stop,
             monitor=monitor,
         )

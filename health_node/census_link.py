@@ -20,10 +20,11 @@ from broker_common.crypto.certificates import TlsCredentials
 from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.errors import BrokerError, PeerUnavailableError
+from broker_common.logs import log_unforeseen
 from broker_common.membership.exchange import fetch_card
 from broker_common.privacy.policy import Policy
 from broker_common.rpc.channel import Peer, open_channel
-from broker_common.rpc.server import Glance, log_unforeseen
+from broker_common.rpc.interceptor import Glance
 from broker_common.rpc.signed_documents import policy_from_wire
 from broker_common.rpc.status import calling
 from broker_common.tlog.note import NoteVerifier

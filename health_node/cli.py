@@ -8,28 +8,11 @@ from typing import Any
 
 import click
 
-from broker_common.agency.linkage_keys import NextKey
-from broker_common.cli import (
-    Again,
-    HostPort,
-    PrintableLine,
-    Progress,
-    Whole,
-    emit,
-    home_option,
-    instant,
-    json_option,
-    lifeline_option,
-    linkage_key_options,
-    max_rejected_option,
-    ready_line,
-    rejections_text,
-    reload_option,
-)
+from broker_common.agency.linkage import NextKey
+from broker_common.cli import Progress, emit, instant, ready_line
 from broker_common.commands.create import create_options, created_json, verify_names
 from broker_common.commands.dashboard import dashboard_command
 from broker_common.commands.dictionary import dictionary_command
-from broker_common.commands.keys import register_command, revoke_command
 from broker_common.commands.load import (
     changes_json,
     changes_since,
@@ -37,8 +20,22 @@ from broker_common.commands.load import (
     events_json,
     load_text,
     rejections_json,
+    rejections_text,
     values_json,
 )
+from broker_common.commands.options import (
+    Again,
+    HostPort,
+    PrintableLine,
+    Whole,
+    home_option,
+    json_option,
+    lifeline_option,
+    linkage_key_options,
+    max_rejected_option,
+    reload_option,
+)
+from broker_common.commands.register import register_command, revoke_command
 from broker_common.commands.texts import LINKAGE_BEGUN, NO_DICTIONARY_YET
 from broker_common.crypto.certificates import Role
 from broker_common.errors import BrokerError, RefusedError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from broker_common.agency.home import new_agency
-from broker_common.agency.linkage_keys import chain_handed_over
+from broker_common.agency.linkage import chain_handed_over
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.query.dictionary import Dictionary

@@ -21,11 +21,12 @@ from tripartite.v1 import census_service_pb2, health_service_pb2, health_service
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.signing import SigningKey
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, PeerUnavailableError
+from broker_common.logs import log_unforeseen
 from broker_common.monitoring import Monitor
 from broker_common.privacy.policy import Policy
 from broker_common.query.messages import refuse_unknown_fields
 from broker_common.rpc.callers import caller
-from broker_common.rpc.server import StopSignal, log_unforeseen
+from broker_common.rpc.server import StopSignal
 from broker_common.rpc.signed_documents import adoption_to_wire, parts_of
 from broker_common.rpc.status import broker_error
 from broker_common.storage.writing import Writer
@@ -125,14 +126,14 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         limits: LimitConfig,
         stop: StopSignal,
         offer_roster: Callable[[], None] = lambda: None,
-        report_stages: Report | None = None,
+        report_spans: Report | None = None,
         monitor: Monitor | None = None,
     ) -> None:
         """`offer_roster` is called when the census node does not know the roster that a sample names."""
         self._monitor = Monitor("health", node.clock) if monitor is None else monitor
         self._node = node
         self._writer = Writer(node.journal)
-        self._report_stages = report_stages
+        self._report_spans = report_spans
         self._census = census
         self._manifest_key = manifest_key
         self._offer_roster = offer_roster
@@ -259,7 +260,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
             await walk.reach(health_service_pb2.STAGE_ACCEPTED)
             if not accepted.settled:
                 started_ms = self._node.clock() if submitted_ms is None else submitted_ms
-                with recording(self._report_stages):
+                with recording(self._report_spans):
                     await self._forward(_Question(accepted, walk, spot, policy, submitted_ms))
                 self._monitor.answered((self._node.clock() - started_ms) / 1000)
                 _log.info("answered")

@@ -16,9 +16,10 @@ from broker_common.crypto.cards import SignedCard, VerifiedCard
 from broker_common.crypto.certificates import Identity, TlsCredentials
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError
+from broker_common.logs import log_unforeseen
 from broker_common.membership.keyring import Keyring
 from broker_common.membership.registration import read_card
-from broker_common.rpc.server import NodeServer, StopSignal, log_unforeseen
+from broker_common.rpc.server import NodeServer, StopSignal
 from broker_common.storage.clock import SteadyClock
 from broker_common.storage.creation import new_home
 from broker_common.storage.durable import replace_file

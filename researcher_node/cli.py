@@ -13,21 +13,17 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from broker_common.cli import (
-    CommandInterrupted,
+from broker_common.cli import CommandInterrupted, emit, emit_failing, ready_line, say
+from broker_common.commands import texts as common_texts
+from broker_common.commands.options import (
     HostPort,
     PrintableLine,
     Whole,
-    emit,
-    emit_failing,
     home_option,
     json_option,
     lifeline_option,
     new_home_option,
-    ready_line,
-    say,
 )
-from broker_common.commands import texts as common_texts
 from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
 from broker_common.language import phrase, said
 from broker_common.storage.clock import system_clock
@@ -467,7 +463,7 @@ def register(home: Path, as_json: bool, card: Path, fingerprint: str | None, rep
 
     Newer cards of an agency are taken by themselves at every contact; this is for the first one, and after a loss of keys.
     """
-    from broker_common.commands.keys import verify_card_role
+    from broker_common.commands.register import verify_card_role
     from broker_common.membership.registration import read_card
     from researcher_node.assembly import ResearcherHome
     from researcher_node.trust.cards import AGENCIES

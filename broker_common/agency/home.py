@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from broker_common.agency.linkage_keys import LinkageKeys
+from broker_common.agency.linkage import LinkageKeys
 from broker_common.crypto.cards import SignedCard, VerifiedCard
 from broker_common.crypto.certificates import Identity, Role
 from broker_common.crypto.linkage import LinkageChain

@@ -22,7 +22,7 @@ from broker_common.audit.checks.openings import OpenedOnSite, check_criteria, ch
 from broker_common.audit.checks.quoted import QuotedLog
 from broker_common.audit.checks.receipts import ReceiptForms, Receipts
 from broker_common.audit.checks.reconciling import Reconciling
-from broker_common.audit.export.dictionaries import check_dictionaries, is_dictionary
+from broker_common.audit.export.documents import check_dictionaries, is_dictionary
 from broker_common.audit.export.reading import Part
 from broker_common.audit.export.writing import COSIGNED, WITNESSED
 from broker_common.audit.findings import Findings, Report
@@ -31,7 +31,7 @@ from broker_common.audit.logs.census_log import CensusLog, Leakage, leakage_of
 from broker_common.audit.logs.disk_backed import DiskBackedMapping, DiskSpace
 from broker_common.audit.logs.health_log import HealthLog, Uncharged
 from broker_common.audit.logs.log_audit import ANYBODY, LogAudit
-from broker_common.audit.logs.notes import CheckedNote, NoteError
+from broker_common.audit.logs.signers import CheckedNote, NoteError
 from broker_common.audit.on_site.visit import AuditedLog, OnSite, SiteCheck
 from broker_common.crypto.certificates import Role
 from broker_common.crypto.commitments import hash_bytes

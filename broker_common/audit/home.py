@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from broker_common.audit import texts
 from broker_common.crypto.cards import SignedCard, VerifiedCard, verify_successor
 from broker_common.crypto.certificates import Role
-from broker_common.crypto.sealing import OpeningKey, SealingKey
+from broker_common.crypto.sealing import SealingKey, UnsealingKey
 from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
@@ -64,7 +64,7 @@ def create_home(path: Path, *, health: str = "") -> SealingKey:
     config = AuditorConfig(role="auditor", health=health, keys=KeyConfig(oversight=f"file:{_OVERSIGHT}"))
     with new_home(path, config):
         make_folder(path / _TRUST)
-        oversight = OpeningKey.generate(os.urandom)
+        oversight = UnsealingKey.generate(os.urandom)
         replace_file(path / _OVERSIGHT, f"{oversight.to_text()}\n".encode("ascii"), mode=0o600)
     return oversight.sealing_key
 
@@ -169,7 +169,7 @@ class AuditorHome:
             raise TypeError("an identity key signs")
         return key
 
-    def oversight_key(self) -> OpeningKey:
+    def oversight_key(self) -> UnsealingKey:
         """What reads openings.
 
         Raises:
@@ -179,7 +179,7 @@ class AuditorHome:
             raise InvalidRequestError(
                 "INVALID_VALUE", name="--openings", problem=texts.NO_OVERSIGHT_KEY, remedy=texts.NO_OVERSIGHT_KEY_REMEDY
             )
-        return self._home.read_key(self._keys.oversight, OpeningKey.parse_text)
+        return self._home.read_key(self._keys.oversight, UnsealingKey.parse_text)
 
     def seen(self, role: Role) -> str:
         """The newest checkpoint of a log that an audit has verified; empty before the first.

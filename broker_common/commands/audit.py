@@ -23,7 +23,8 @@ from broker_common.audit.findings import Report
 from broker_common.audit.home import AuditorHome
 from broker_common.audit.on_site.visit import SiteCheck
 from broker_common.audit.report.verdict import report_json, report_text, verdict
-from broker_common.cli import Progress, emit, home_option, home_option_of, json_option
+from broker_common.cli import Progress, emit
+from broker_common.commands.options import home_option, home_option_of, json_option
 from broker_common.errors import ExitCode, InvalidRequestError
 from broker_common.language import LANGUAGES, language_of_environment, said
 from broker_common.language import language as language_named

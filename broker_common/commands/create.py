@@ -10,9 +10,10 @@ import click
 
 from broker_common.agency.home import AgencyHome
 from broker_common.audit.home import create_home, trust
-from broker_common.cli import HostPort, emit, home_option_of, is_address, json_option, new_home_option
+from broker_common.cli import emit
 from broker_common.commands import texts
-from broker_common.commands.keys import card_text
+from broker_common.commands.options import HostPort, home_option_of, is_address, json_option, new_home_option
+from broker_common.commands.register import card_text
 from broker_common.commands.texts import FINGERPRINT_HELP, REPLACE_HELP
 from broker_common.crypto.id_forms import ONTARIO
 from broker_common.errors import InvalidRequestError

@@ -8,16 +8,17 @@ from typing import Any
 
 import click
 
-from broker_common.cli import Whole, emit, home_option, json_option, lifeline_option
+from broker_common.cli import emit
 from broker_common.commands import texts
+from broker_common.commands.options import Whole, home_option, json_option, lifeline_option
 from broker_common.language import said
 
 # TCP has no larger one.
 _MAX_PORT = 65_535
 
 
-def dashboard_command(opened: Callable[[Path], Any]) -> click.Command:
-    """The command for homes whose dashboard `opened` opens."""
+def dashboard_command(open_home: Callable[[Path], Any]) -> click.Command:
+    """The command for homes that `open_home` opens, with their dashboards."""
 
     @click.command()
     @home_option
@@ -47,6 +48,6 @@ def dashboard_command(opened: Callable[[Path], Any]) -> click.Command:
         # Imported here: no other command has to wait for the libraries of pages.
         from broker_common.dashboard.running import run_dashboard  # noqa: PLC0415
 
-        run_dashboard(opened(home), port=port, configured=configured, lifeline=lifeline, say=say)
+        run_dashboard(open_home(home), port=port, configured=configured, lifeline=lifeline, say=say)
 
     return dashboard

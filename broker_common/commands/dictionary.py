@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker_common.cli import emit, home_option, json_option, load_installed, usual_home_of
+from broker_common.cli import emit, load_installed
 from broker_common.commands import texts
+from broker_common.commands.options import home_option, json_option, usual_home_of
 from broker_common.errors import InvalidRequestError
 from broker_common.language import language_of_environment, phrase, said
 from broker_common.terminal import fitted

@@ -13,7 +13,8 @@ from typing import Final, TypeAlias
 
 import click
 
-from broker_common.cli import emit, home_option, json_option, load_installed
+from broker_common.cli import emit, load_installed
+from broker_common.commands.options import home_option, json_option
 from broker_common.doctor import texts
 from broker_common.doctor.files import file_findings
 from broker_common.doctor.findings import Finding, tried

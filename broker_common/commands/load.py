@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import click
 
-from broker_common.cli import rejections_text
 from broker_common.commands import texts
 from broker_common.language import said
 from broker_common.query.dictionary import listed
 from broker_common.storage.load_figures import Change, Changes, CodeChange, LoadFigures, changes_between
 from broker_common.storage.source.rows import RejectedRows, ValueRows
 
+_SHOWN_REJECTIONS = 20
 check_option = click.option("--check", is_flag=True, help=texts.CHECK_HELP)
 
 
@@ -167,3 +167,18 @@ def _code_lines(change: CodeChange) -> list[str]:
 
 def _count_of_much(changes: Changes) -> int:
     return sum(change.is_much for change in changes.figures) + sum(change.is_much for change in changes.codes)
+
+
+def rejections_text(rejected: Sequence[tuple[tuple[str, str, int], str]], count: int) -> str:
+    """The rows that a load left out, for a person: the first few with file, where there are several, number and reason."""
+    shown = [_rejection_text(*place, reason) for place, reason in rejected[:_SHOWN_REJECTIONS]]
+    more = count - len(shown)
+    return "\n".join(shown + ([said("  ... and {more} more", more=more)] if more > 0 else []))
+
+
+def _rejection_text(file: str, counted_by: str, line: int, reason: str) -> str:
+    if not file:
+        return said("  {counted_by} {line}: {reason}", counted_by=said(counted_by), line=line, reason=reason)
+    return said(
+        "  {counted_by} {line} of {file}: {reason}", counted_by=said(counted_by), line=line, file=file, reason=reason
+    )

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import click
 
-from broker_common.cli import emit, home_option, json_option
+from broker_common.cli import emit
 from broker_common.commands import texts
 from broker_common.commands.dictionary import agency_at
+from broker_common.commands.options import home_option, json_option
 from broker_common.language import said
 
 

@@ -22,7 +22,7 @@ _U32_MAX = 2**32 - 1
 
 
 class FrameSealer:
-    """Seals frames under a fresh key; `frame_key` is only for those who may open them."""
+    """Seals frames under a fresh key; `frame_key` is only for those who may unseal them."""
 
     def __init__(self, randomness: Randomness) -> None:
         self.frame_key = randomness(FRAME_KEY_BYTES)
@@ -35,17 +35,17 @@ class FrameSealer:
 
 
 class FrameReader:
-    """Opens frames in their order; what stands in them is for others to judge."""
+    """Unseals frames in their order; what stands in them is for others to judge."""
 
     def __init__(self, frame_key: bytes) -> None:
         if len(frame_key) != FRAME_KEY_BYTES:
             raise InvalidRequestError("BAD_FRAMES", problem="the frame key has the wrong length")
         self._cipher = AESGCM(frame_key)
-        # How many frames were opened, and whether the last of them was.
+        # How many frames were unsealed, and whether the last of them was.
         self.count = 0
         self.has_ended = False
 
-    def open(
+    def unseal(
         self, index: int, last: bool, ciphertext: bytes, into: npt.NDArray[np.uint8] | None = None
     ) -> npt.NDArray[np.uint8]:
         """The plaintext of the next frame, written to `into` where that is given.
@@ -70,7 +70,7 @@ class FrameReader:
         return into
 
     def verify_ended(self) -> None:
-        """Return only if the last frame was opened.
+        """Return only if the last frame was unsealed.
 
         Raises:
             InvalidRequestError: BAD_FRAMES.

@@ -101,7 +101,7 @@ class RosterFrames:
 class RosterOpener:
     """Opens the frames of one roster in their order; whatever is wrong with one, it is refused here.
 
-    Nothing that `open_frame` returned may be joined before `finish` has returned.
+    Nothing that `unseal_frame` returned may be joined before `finish` has returned.
     """
 
     def __init__(self, payload: RosterPayload) -> None:
@@ -111,7 +111,7 @@ class RosterOpener:
         self._read = 0
         self._previous = b""
 
-    def open_frame(self, index: int, last: bool, ciphertext: bytes) -> npt.NDArray[np.uint8]:
+    def unseal_frame(self, index: int, last: bool, ciphertext: bytes) -> npt.NDArray[np.uint8]:
         """The pseudonyms of the next frame as an (n, 16) array, which is empty behind the last one.
 
         Raises:
@@ -119,7 +119,7 @@ class RosterOpener:
         """
         if self._frames.count * PLACES_PER_FRAME >= self._payload.places:
             raise _bad("the roster goes on beyond its declared places")
-        body = self._frames.open(index, last, ciphertext)
+        body = self._frames.unseal(index, last, ciphertext)
         used = min(self._payload.people - self._read, PLACES_PER_FRAME) * PSEUDONYM_BYTES
         if body[used:].any():
             raise _bad("the padding is not zero, or there are more people than the payload says")
@@ -132,7 +132,7 @@ class RosterOpener:
         return people
 
     def finish(self) -> bytes:
-        """The commitment to what was opened, if that was all of it.
+        """The commitment to what was unsealed, if that was all of it.
 
         Raises:
             InvalidRequestError: BAD_FRAMES.

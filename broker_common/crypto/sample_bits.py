@@ -19,7 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from broker_common.crypto.commitments import SALT_BYTES, commit_sample, verify_commitment
-from broker_common.crypto.sealing import SEALING_OVERHEAD_BYTES, OpeningKey, SealingKey, open_with_any, sample_bits_info
+from broker_common.crypto.sealing import (
+    SEALING_OVERHEAD_BYTES,
+    SealingKey,
+    UnsealingKey,
+    sample_bits_info,
+    unseal_with_any,
+)
 from broker_common.errors import InvalidRequestError
 
 Bits: TypeAlias = npt.NDArray[np.uint8]
@@ -97,10 +103,10 @@ class SampleBits:
         return SealedSample(sealed[:HEAD_BYTES], [sealed[start : start + PART_BYTES] for start in starts])
 
     @classmethod
-    def open(
+    def unseal(
         cls,
         sealed: SealedSample,
-        keys: Sequence[OpeningKey],
+        keys: Sequence[UnsealingKey],
         bound: Bound,
         commitment: bytes,
         *,
@@ -113,7 +119,7 @@ class SampleBits:
             InvalidRequestError: BAD_SAMPLE, SEALED_WRONGLY, COMMITMENT_MISMATCH.
         """
         sealed.verify_lengths(declared)
-        payload = open_with_any(keys, b"".join((sealed.head, *sealed.parts)), bound.info, subject="sample")
+        payload = unseal_with_any(keys, b"".join((sealed.head, *sealed.parts)), bound.info, subject="sample")
         sample = cls(np.frombuffer(payload, np.uint8, offset=SALT_BYTES), payload[:SALT_BYTES])
         if _has_bits_behind(sample.bits, people):
             raise _bad("there are bits behind the last person of the roster")

@@ -82,7 +82,7 @@ class SealingKey:
         return cls(_parse_key_line(text, _PUBLIC_KIND))
 
 
-class OpeningKey(Secret):
+class UnsealingKey(Secret):
     """The private half: ML-KEM seed followed by the X25519 scalar."""
 
     def __init__(self, key: bytes) -> None:
@@ -93,7 +93,7 @@ class OpeningKey(Secret):
         self._sealing_key: SealingKey | None = None
 
     @classmethod
-    def generate(cls, randomness: Randomness) -> OpeningKey:
+    def generate(cls, randomness: Randomness) -> UnsealingKey:
         return cls(randomness(_MLKEM_SEED_BYTES + _X25519_BYTES))
 
     @property
@@ -103,7 +103,7 @@ class OpeningKey(Secret):
             self._sealing_key = SealingKey(raw)
         return self._sealing_key
 
-    def open(self, sealed: bytes, info: bytes, *, subject: str) -> bytes:
+    def unseal(self, sealed: bytes, info: bytes, *, subject: str) -> bytes:
         """The plaintext.
 
         Raises:
@@ -119,11 +119,11 @@ class OpeningKey(Secret):
         return f"{_PRIVATE_KIND} {base64_text(self.expose())}"
 
     @classmethod
-    def parse_text(cls, text: str) -> OpeningKey:
+    def parse_text(cls, text: str) -> UnsealingKey:
         return cls(_parse_key_line(text, _PRIVATE_KIND))
 
 
-def open_with_any(keys: Sequence[OpeningKey], sealed: bytes, info: bytes, *, subject: str) -> bytes:
+def unseal_with_any(keys: Sequence[UnsealingKey], sealed: bytes, info: bytes, *, subject: str) -> bytes:
     """The plaintext of what was sealed to any of these keys.
 
     Raises:
@@ -131,8 +131,8 @@ def open_with_any(keys: Sequence[OpeningKey], sealed: bytes, info: bytes, *, sub
     """
     for key in keys[:-1]:
         with contextlib.suppress(InvalidRequestError):
-            return key.open(sealed, info, subject=subject)
-    return keys[-1].open(sealed, info, subject=subject)
+            return key.unseal(sealed, info, subject=subject)
+    return keys[-1].unseal(sealed, info, subject=subject)
 
 
 def _parse_key_line(text: str, kind: str) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from broker_common.crypto.certificates import certificate_ends
-from broker_common.dashboard.config import DashboardConfig
+from broker_common.dashboard.access import DashboardConfig
 from broker_common.dashboard.log_picture import (
     WARN_CERTIFICATE_MS,
     Certificate,

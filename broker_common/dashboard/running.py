@@ -15,15 +15,13 @@ from typing import Protocol
 
 import structlog
 
-from broker_common.dashboard.access import COOKIE, Access
-from broker_common.dashboard.config import DashboardConfig, ranks
+from broker_common.dashboard.access import COOKIE, Access, DashboardConfig, ranks
 from broker_common.dashboard.serving import TlsFiles, serve_site, tls_context
 from broker_common.dashboard.site import Action, Health, Page, Site
 from broker_common.dashboard.web import LOCAL_HOSTS
 from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.interrupts import watch_lifeline
-from broker_common.logs import LogFormat, log_as
-from broker_common.rpc.server import log_unforeseen
+from broker_common.logs import LogFormat, log_as, log_unforeseen
 from broker_common.storage.clock import system_clock
 from broker_common.storage.home import Home
 from broker_common.values import Clock

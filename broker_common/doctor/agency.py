@@ -24,21 +24,21 @@ from broker_common.tlog.replay import StoreState
 _NOT_TO_SERVE = frozenset({"identity", "policy", "operator"})
 
 
-def agency_findings(opened: AgencyHome[Any], journal: Journal[Any], now_ms: int) -> Iterator[Finding]:
+def agency_findings(agency: AgencyHome[Any], journal: Journal[Any], now_ms: int) -> Iterator[Finding]:
     """What can be told of an agency's home without asking anybody."""
-    yield _process(opened)
-    own = opened.own_card()
-    yield from tried("keys", lambda: key_findings(opened.keyring, own, now_ms))
+    yield _process(agency)
+    own = agency.own_card()
+    yield from tried("keys", lambda: key_findings(agency.keyring, own, now_ms))
     yield from tried("certificates", lambda: certificate_findings([own, *_peers(journal)], now_ms, own=own))
     yield from _peers_known(journal)
     yield from tried("clock", lambda: [_clock(journal, now_ms)])
-    yield from tried("linkage", lambda: [_linkage(opened, journal)])
+    yield from tried("linkage", lambda: [_linkage(agency, journal)])
 
 
-def _process(opened: AgencyHome[Any]) -> Finding:
-    if opened.home.is_load_refused:
+def _process(agency: AgencyHome[Any]) -> Finding:
+    if agency.home.is_load_refused:
         return warning("load", texts.LOAD_REFUSED, texts.LOAD_REFUSED_REMEDY)
-    return ok("process", texts.SERVED if opened.home.is_served else texts.NOT_SERVED)
+    return ok("process", texts.SERVED if agency.home.is_served else texts.NOT_SERVED)
 
 
 def _peers(journal: Journal[Any]) -> list[VerifiedCard]:
@@ -126,15 +126,15 @@ def _newest_witnessed(journal: Journal[Any], state: StoreState) -> Witnessed | N
     return None
 
 
-def _linkage(opened: AgencyHome[Any], journal: Journal[Any]) -> Finding:
+def _linkage(agency: AgencyHome[Any], journal: Journal[Any]) -> Finding:
     with journal.reading() as state:
         in_force = state.linkage
-    keys = opened.linkage_keys
+    keys = agency.linkage_keys
     if not in_force and not keys.is_there:
         return warning(
             "linkage",
             texts.NO_LINKAGE_KEY,
-            phrase(texts.NO_LINKAGE_KEY_REMEDY, command=f"tripartite {opened.home.role} relink"),
+            phrase(texts.NO_LINKAGE_KEY_REMEDY, command=f"tripartite {agency.home.role} relink"),
         )
     chain = keys.chain(in_force)
     return ok("linkage", phrase(texts.LINKAGE, count=len(chain.keys)))

@@ -64,17 +64,17 @@ def policy_finding(policy: Policy, *, places: int | None, people: int | None = N
     return problem("policy", phrase(texts.POLICY_TOO_SHORT, times=times), texts.POLICY_REMEDY)
 
 
-def dictionary_findings(opened: AgencyHome[Any], journal: Journal[Any]) -> Iterator[Finding]:
+def dictionary_findings(agency: AgencyHome[Any], journal: Journal[Any]) -> Iterator[Finding]:
     """Whether the dictionary in the home, the one that was adopted last, and that of the load in force are the same."""
     with journal.reading() as state:
         newest, in_force = state.newest_dictionary, state.dictionaries.get(state.load, "")
-    home, role = opened.home.path, opened.home.role
+    home, role = agency.home.path, agency.home.role
     adopt = phrase(texts.ADOPT_REMEDY, command=f"tripartite dictionary adopt --home {home}")
     if newest is None:
         yield warning("dictionary", texts.DICTIONARY_NONE, adopt)
         return
     file = home / FILE_NAME
-    is_other = file.is_file() and dictionary_document(read_dictionary(file)) != opened.dictionaries.document(
+    is_other = file.is_file() and dictionary_document(read_dictionary(file)) != agency.dictionaries.document(
         newest.document
     )
     if is_other:
@@ -87,13 +87,13 @@ def dictionary_findings(opened: AgencyHome[Any], journal: Journal[Any]) -> Itera
         yield ok("dictionary", phrase(texts.DICTIONARY_GOOD, version=newest.version))
 
 
-def source_findings(opened: AgencyHome[Any], ids: Callable[[Dictionary], Collection[str]]) -> Iterator[Finding]:
+def source_findings(agency: AgencyHome[Any], ids: Callable[[Dictionary], Collection[str]]) -> Iterator[Finding]:
     """Whether what the next load reads can be opened; its first rows are read, and nothing is said of them."""
-    home = opened.home.path
+    home = agency.home.path
     if not any((home / name).exists() for name in _SOURCES):
         yield warning("source", texts.NO_SOURCE, texts.NO_SOURCE_REMEDY)
         return
-    dictionary = opened.newest_dictionary()
+    dictionary = agency.newest_dictionary()
     plan = plan_for(home, None, ids(dictionary), dictionary)
     sources = {PEOPLE_TABLE: plan.people(dictionary.columns)} | {
         table.name: plan.events(table) for table in dictionary.events
@@ -104,7 +104,7 @@ def source_findings(opened: AgencyHome[Any], ids: Callable[[Dictionary], Collect
     for name in sources.keys() - unasked:
         next(iter(sources[name].chunks(RejectedRows())), None)
     if unasked:
-        command = f"{_LOAD[opened.home.role]} --check --home {home}"
+        command = f"{_LOAD[agency.home.role]} --check --home {home}"
         yield ok("source", phrase(texts.SOURCE_UNASKED, tables=", ".join(sorted(unasked)), command=command))
     else:
         yield ok("source", texts.SOURCE)

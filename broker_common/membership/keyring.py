@@ -34,7 +34,7 @@ from broker_common.crypto.certificates import (
     make_certificate,
 )
 from broker_common.crypto.sampling import SamplingKey
-from broker_common.crypto.sealing import OpeningKey, SealingKey
+from broker_common.crypto.sealing import SealingKey, UnsealingKey
 from broker_common.crypto.secret import parse_secret, secret_text
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InternalError, InvalidRequestError
@@ -116,11 +116,11 @@ class Keyring:
         """What the home cosigns other logs with, under the name of its own."""
         return Cosigner(card.card.origin, self.signing(card, Purpose.WITNESS, now_ms))
 
-    def opening(self, card: VerifiedCard, now_ms: int) -> list[OpeningKey]:
-        """The keys that samples may be sealed to."""
+    def unsealing(self, card: VerifiedCard, now_ms: int) -> list[UnsealingKey]:
+        """The keys that unseal samples."""
         reference = self._references[SAMPLE]
         honoured = {key.raw for key in card.honoured(SAMPLE, now_ms) if isinstance(key, SealingKey)}
-        keys = [key for key in self._keys(SAMPLE, OpeningKey.parse_text) if key.sealing_key.raw in honoured]
+        keys = [key for key in self._keys(SAMPLE, UnsealingKey.parse_text) if key.sealing_key.raw in honoured]
         if not keys:
             raise self._home.not_that_key(reference)
         return keys
@@ -160,7 +160,7 @@ class Keyring:
             elif purpose == SAMPLING:
                 self.sampling(str(public))
             elif isinstance(public, SealingKey):
-                return public.raw in [key.sealing_key.raw for key in self.opening(card, now_ms)]
+                return public.raw in [key.sealing_key.raw for key in self.unsealing(card, now_ms)]
             else:
                 self._private(public, Purpose(purpose))
         except InvalidRequestError:
@@ -182,9 +182,9 @@ class Keyring:
             self._append(purpose, made.private_key.decode("ascii"))
             return PeerCertificate.parse_pem(made.certificate).pem.decode("ascii")
         if purpose == SAMPLE:
-            opening = OpeningKey.generate(os.urandom)
-            self._append(purpose, f"{opening.to_text()}\n")
-            return opening.sealing_key.to_text()
+            unsealing = UnsealingKey.generate(os.urandom)
+            self._append(purpose, f"{unsealing.to_text()}\n")
+            return unsealing.sealing_key.to_text()
         if purpose == SAMPLING:
             sampling = SamplingKey(os.urandom(32))
             self._append(purpose, f"{secret_text(SAMPLING, sampling.expose())}\n")
@@ -253,8 +253,8 @@ class Keyring:
             kept = "".join(block for each in certificates for block in _private_block(each, before))
         elif purpose == SAMPLE:
             raws = {key.raw for key in wanted if isinstance(key, SealingKey)}
-            opening = self._home.parse_keys(reference, before, OpeningKey.parse_text)
-            kept = "".join(f"{key.to_text()}\n" for key in opening if key.sealing_key.raw in raws)
+            unsealing = self._home.parse_keys(reference, before, UnsealingKey.parse_text)
+            kept = "".join(f"{key.to_text()}\n" for key in unsealing if key.sealing_key.raw in raws)
         else:
             signing = self._home.parse_keys(
                 reference, before, lambda text: SigningKey.parse_text(text, Purpose(purpose))

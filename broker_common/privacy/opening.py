@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from broker_common.crypto.commitments import SlotSecret, answer_salt, commit_answer, commit_slot, noise_seed
 from broker_common.crypto.noise_stream import NoiseStream
-from broker_common.crypto.sealing import SEALING_OVERHEAD_BYTES, OpeningKey, SealingKey, opening_info
+from broker_common.crypto.sealing import SEALING_OVERHEAD_BYTES, SealingKey, UnsealingKey, opening_info
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.table_laplace import add_noise
 from broker_common.values import MOST_CELLS, ExactCounts
@@ -93,13 +93,13 @@ def seal_opening(opening: Opening, key: SealingKey) -> bytes:
     return key.seal(document.ljust(_PADDED_BYTES), opening_info(opening.ticket))
 
 
-def open_opening(sealed: bytes, ticket: str, key: OpeningKey) -> Opening:
+def unseal_opening(sealed: bytes, ticket: str, key: UnsealingKey) -> Opening:
     """The opening of a ticket.
 
     Raises:
         InvalidRequestError: SEALED_WRONGLY or MALFORMED_MESSAGE.
     """
-    padded = key.open(sealed, opening_info(ticket), subject="opening")
+    padded = key.unseal(sealed, opening_info(ticket), subject="opening")
     document = padded.rstrip(b" ")
     try:
         opening = msgspec.json.decode(document, type=Opening)

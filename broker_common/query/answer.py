@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tripartite.v1 import answer_pb2
 
 from broker_common.crypto.commitments import SALT_BYTES, commit_answer, verify_commitment
-from broker_common.crypto.sealing import SEALING_OVERHEAD_BYTES, OpeningKey, answer_info
+from broker_common.crypto.sealing import SEALING_OVERHEAD_BYTES, UnsealingKey, answer_info
 from broker_common.crypto.signing import VerifyKey, key_named
 from broker_common.errors import InvalidRequestError
 from broker_common.query.messages import parse_message
@@ -47,8 +47,8 @@ class VerifiedAnswer:
     salt: bytes
 
 
-def open_answer(
-    sealed: bytes, *, opening_key: OpeningKey, ticket_hash: bytes, cells: int, census_keys: Sequence[VerifyKey]
+def unseal_answer(
+    sealed: bytes, *, unsealing_key: UnsealingKey, ticket_hash: bytes, cells: int, census_keys: Sequence[VerifyKey]
 ) -> VerifiedAnswer:
     """The answer to one's own ticket, if the census agency signed a receipt for exactly that ticket and answer.
 
@@ -57,7 +57,7 @@ def open_answer(
     Raises:
         InvalidRequestError: SEALED_WRONGLY, MALFORMED_MESSAGE, UNKNOWN_KEY, BAD_SIGNATURE or COMMITMENT_MISMATCH.
     """
-    padded = opening_key.open(sealed, answer_info(ticket_hash), subject="answer")
+    padded = unsealing_key.unseal(sealed, answer_info(ticket_hash), subject="answer")
     length = int.from_bytes(padded[:_LENGTH_BYTES], "big")
     message, padding = padded[_LENGTH_BYTES : _LENGTH_BYTES + length], padded[_LENGTH_BYTES + length :]
     if len(padded) != _PADDED_BYTES or len(message) != length or any(padding):

@@ -221,7 +221,7 @@ def _opened(frames: FrameReader, content: bytes) -> bytes:
     if left_over:
         raise ValueError("a frame is cut off")
     parts = (content[index * sealed_bytes : (index + 1) * sealed_bytes] for index in range(count))
-    opened = b"".join(frames.open(index, index == count - 1, part).tobytes() for index, part in enumerate(parts))
+    opened = b"".join(frames.unseal(index, index == count - 1, part).tobytes() for index, part in enumerate(parts))
     frames.verify_ended()
     return opened
 

@@ -23,7 +23,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from broker_common.agency.relinking import rekey
+from broker_common.agency.linkage import rekey
 from broker_common.crypto.commitments import SALT_BYTES, hash_subjects
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.privacy.policy import Subject

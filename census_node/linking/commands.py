@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from broker_common.cli import Progress, emit, json_option
+from broker_common.cli import Progress, emit
+from broker_common.commands.options import json_option
 from broker_common.errors import InvalidRequestError
 from broker_common.language import language_of_environment, phrase, said
 from broker_common.storage.dictionary.file import FILE_NAME, read_dictionary

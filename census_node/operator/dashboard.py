@@ -13,8 +13,7 @@ from typing import Any
 import structlog
 
 from broker_common.crypto.signing import SigningKey
-from broker_common.dashboard.access import Rank
-from broker_common.dashboard.config import DashboardConfig
+from broker_common.dashboard.access import DashboardConfig, Rank
 from broker_common.dashboard.log_picture import (
     keys_changed_ms,
 )

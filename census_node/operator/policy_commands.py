@@ -14,7 +14,8 @@ from typing import Any, get_args
 import click
 import msgspec
 
-from broker_common.cli import Whole, emit, home_option, json_option, usual_home_of
+from broker_common.cli import emit
+from broker_common.commands.options import Whole, home_option, json_option, usual_home_of
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.language import language_of_environment, phrase, said
 from broker_common.privacy.policy import (

@@ -17,7 +17,7 @@ from tripartite.v1 import sample_pb2, ticket_pb2
 
 from broker_common.crypto.commitments import hash_bytes, verify_commitment
 from broker_common.crypto.sample_bits import Bound, SampleBits, SealedSample
-from broker_common.crypto.sealing import OpeningKey
+from broker_common.crypto.sealing import UnsealingKey
 from broker_common.crypto.signing import VerifyKey, key_named
 from broker_common.errors import BrokerError, InvalidRequestError, RefusedError
 from broker_common.privacy.policy import Policy, scales_text
@@ -37,7 +37,7 @@ class Gate:
 
     researchers: Mapping[str, Researcher]
     manifest_keys: Mapping[str, Sequence[VerifyKey]]
-    sample_keys: Sequence[OpeningKey]
+    sample_keys: Sequence[UnsealingKey]
     policy: Policy
     census_release: str
     now_ms: int
@@ -137,7 +137,7 @@ class SampleAttempt:
         roster = gate.roster(self.agency, manifest.roster)
         # 6
         with span("opening"):
-            bits = SampleBits.open(
+            bits = SampleBits.unseal(
                 arrived.sealed,
                 gate.sample_keys,
                 Bound(ticket.hash, roster.manifest),

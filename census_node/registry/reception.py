@@ -18,7 +18,7 @@ from tripartite.v1 import roster_pb2
 from broker_common.crypto.certificates import Identity
 from broker_common.crypto.commitments import hash_bytes, verify_commitment
 from broker_common.crypto.rosters import ROSTER_DOMAIN, RosterOpener, RosterPayload
-from broker_common.crypto.sealing import OpeningKey, open_with_any, roster_info
+from broker_common.crypto.sealing import UnsealingKey, roster_info, unseal_with_any
 from broker_common.crypto.signing import VerifyKey, key_named
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.delays import DECLARED_STEP, too_short
@@ -40,7 +40,7 @@ class RosterGate:
     """What a roster is checked against: one consistent view of keys and log."""
 
     manifest_keys: Mapping[str, Sequence[VerifyKey]]
-    sample_keys: Sequence[OpeningKey]
+    sample_keys: Sequence[UnsealingKey]
     # Name of the linkage chain in force.
     linkage: str
     # Every roster that was ever received whole, by agency and number.
@@ -124,7 +124,7 @@ def _places_of_repeat(number: int, manifest_hash: bytes, theirs: Sequence[KeptRo
 
 
 def _opened(header: roster_pb2.RosterHeader, manifest_hash: bytes, gate: RosterGate) -> RosterPayload:
-    sealed = open_with_any(gate.sample_keys, header.sealed_key, roster_info(manifest_hash), subject="roster")
+    sealed = unseal_with_any(gate.sample_keys, header.sealed_key, roster_info(manifest_hash), subject="roster")
     payload = RosterPayload.parse(sealed)
     # The health node refuses to serve with more than its delay covers; here they would fill the disk and overrun every tick.
     is_too_large = payload.places > gate.most_places or too_short(gate.policy, payload.places)
@@ -156,7 +156,7 @@ class RosterReception:
             InvalidRequestError: BAD_FRAMES, SEALED_WRONGLY.
             RefusedError: BUSY.
         """
-        self._writer.add(self._opener.open_frame(frame.index, frame.last, frame.ciphertext))
+        self._writer.add(self._opener.unseal_frame(frame.index, frame.last, frame.ciphertext))
 
     def finish(self, received_ms: int) -> KeptRoster:
         """6: the whole roster, durably in its file, for a row.

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from broker_common.agency.relinking import Rekeyed
+from broker_common.agency.linkage import Rekeyed
 from broker_common.errors import InternalError
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.question import REST, Question

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker_common.agency.linkage_keys import LinkageKeys, NextKey, refuse_relink
-from broker_common.agency.relinking import RelinkReport, rekey, relink
+from broker_common.agency.linkage import LinkageKeys, NextKey, RelinkReport, refuse_relink, rekey, relink
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.query.dictionary import Dictionary
@@ -36,7 +35,7 @@ def relink_registry(
     *,
     progress: Progress | None = None,
 ) -> RelinkReport:
-    """Put the next linkage key in force; see `broker_common.agency.relinking`. Needs about 130 bytes a person."""
+    """Put the next linkage key in force; see `broker_common.agency.linkage`. Needs about 130 bytes a person."""
 
     def write_store(replaced: str, load: str, added: Sequence[LinkageKey]) -> int:
         path = loads.file(replaced)

@@ -93,7 +93,7 @@ class RosterFolder:
             with self._file(roster.file).open("rb") as file:
                 for start in range(0, roster.people, PLACES_PER_FRAME):
                     is_last = start + PLACES_PER_FRAME >= roster.places
-                    body = frames.open(frames.count, is_last, file.read(FRAME_BYTES + TAG_BYTES))
+                    body = frames.unseal(frames.count, is_last, file.read(FRAME_BYTES + TAG_BYTES))
                     yield body.reshape(-1, PSEUDONYM_BYTES)[: roster.people - start]
         except (FileNotFoundError, InvalidRequestError) as error:
             raise RosterLostError from error

@@ -17,11 +17,11 @@ import structlog
 from tripartite.v1 import roster_pb2
 
 from broker_common.crypto.certificates import Identity
-from broker_common.crypto.sealing import OpeningKey
+from broker_common.crypto.sealing import UnsealingKey
 from broker_common.crypto.signing import VerifyKey
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
+from broker_common.logs import log_unforeseen
 from broker_common.privacy.policy import Policy
-from broker_common.rpc.server import log_unforeseen
 from broker_common.storage.journal import Journal
 from broker_common.storage.open_loads import OpenLoads
 from broker_common.tlog.census_state import CensusState
@@ -61,7 +61,7 @@ class Rosters:
         registries: OpenLoads[CensusState, Registry],
         *,
         manifest_keys: Callable[[], Mapping[str, Sequence[VerifyKey]]],
-        sample_keys: Callable[[], Sequence[OpeningKey]],
+        sample_keys: Callable[[], Sequence[UnsealingKey]],
         randomness: Randomness,
         named: Callable[[], Collection[RosterName]] = frozenset,
     ) -> None:

@@ -24,8 +24,8 @@ from tripartite.v1 import answer_pb2, inbox_service_pb2, inbox_service_pb2_grpc
 
 from broker_common.crypto.certificates import TlsCredentials
 from broker_common.errors import BrokerError
+from broker_common.logs import log_unforeseen
 from broker_common.rpc.channel import Peer, open_channel
-from broker_common.rpc.server import log_unforeseen
 from broker_common.rpc.status import calling
 from broker_common.storage.journal import Journal
 from broker_common.tlog.census_state import CensusState

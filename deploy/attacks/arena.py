@@ -26,7 +26,7 @@ from broker_common.audit.home import AuditorHome
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.privacy.accounting import price
-from broker_common.privacy.opening import OPENING_SUFFIX, open_opening
+from broker_common.privacy.opening import OPENING_SUFFIX, unseal_opening
 from broker_common.privacy.policy import Policy, Subject
 from broker_common.query.messages import parse_message
 from broker_common.query.ticket import sign_ticket
@@ -233,7 +233,7 @@ class Arena:
         found = {}
         for file in folder.glob(f"*{OPENING_SUFFIX}"):
             ticket = file.name.removesuffix(OPENING_SUFFIX)
-            found[charges[ticket].query] = sum(open_opening(file.read_bytes(), ticket, key).counts)
+            found[charges[ticket].query] = sum(unseal_opening(file.read_bytes(), ticket, key).counts)
         return found
 
     async def status(self) -> dict[str, Any]:

@@ -8,10 +8,9 @@ from typing import Any, TypeAlias
 
 from markupsafe import Markup
 
-from broker_common.dashboard.access import Rank
+from broker_common.dashboard.access import DashboardConfig, Rank
 from broker_common.dashboard.cells import LEAST_CELL
 from broker_common.dashboard.charts import Bar, bars
-from broker_common.dashboard.config import DashboardConfig
 from broker_common.dashboard.log_picture import (
     Certificate,
     Problem,

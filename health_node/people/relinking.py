@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from broker_common.agency.linkage_keys import LinkageKeys, NextKey
-from broker_common.agency.relinking import RelinkReport, rekey, relink
+from broker_common.agency.linkage import LinkageKeys, NextKey, RelinkReport, rekey, relink
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import RefusedError
 from broker_common.query.dictionary import Dictionary
@@ -36,7 +35,7 @@ def relink_people(
     engine_threads: int,
     progress: Progress | None = None,
 ) -> RelinkReport:
-    """Put the next linkage key in force; see `broker_common.agency.relinking`. Needs about 150 bytes a person."""
+    """Put the next linkage key in force; see `broker_common.agency.linkage`. Needs about 150 bytes a person."""
 
     def write_store(replaced: str, load: str, added: Sequence[LinkageKey]) -> int:
         with journal.reading() as state:

@@ -21,8 +21,8 @@ from broker_common.crypto.rosters import ROSTER_DOMAIN, RosterFrames, RosterPayl
 from broker_common.crypto.sealing import SealingKey, roster_info
 from broker_common.crypto.signing import SigningKey
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, PeerUnavailableError, RefusedError
+from broker_common.logs import log_unforeseen
 from broker_common.rpc.channel import PROCEED
-from broker_common.rpc.server import log_unforeseen
 from broker_common.rpc.status import broker_error, calling
 from broker_common.values import Randomness
 from health_node import texts

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker_common.cli import Progress, Whole, emit, json_option, say
+from broker_common.cli import Progress, emit, say
+from broker_common.commands.options import Whole, json_option
 from broker_common.errors import InvalidRequestError
 from broker_common.language import LANGUAGES, phrase, said
 from broker_common.language import language as language_of

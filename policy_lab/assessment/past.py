@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from broker_common.audit.export.dictionaries import is_dictionary
+from broker_common.audit.export.documents import is_dictionary
 from broker_common.audit.export.reading import FolderPart
 from broker_common.audit.findings import Findings, Report
 from broker_common.audit.logs.log_files import LogFiles

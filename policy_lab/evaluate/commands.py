@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from broker_common.cli import CommandInterrupted, Progress, Whole, emit, json_option, say
+from broker_common.cli import CommandInterrupted, Progress, emit, say
+from broker_common.commands.options import Whole, json_option
 from broker_common.errors import InvalidRequestError
 from broker_common.language import language_of_environment, phrase, said
 from policy_lab.evaluate import texts

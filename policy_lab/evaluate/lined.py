@@ -16,7 +16,7 @@ import yaml
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.query.dictionary import listed, shown
-from broker_common.storage.lined_yaml import Kind, compose, line_of
+from broker_common.storage.lined_text import Kind, compose, line_of
 
 _MOST_CHARACTERS = 262_144
 MOST_BYTES = 4 * _MOST_CHARACTERS + 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from broker_common.language import phrase
-from broker_common.storage.lined_yaml import line_of
+from broker_common.storage.lined_text import line_of
 from policy_lab.evaluate.lined import MOST_BYTES, LinedFile, Word, quoted
 from policy_lab.evaluate.run import (
     ALONG,

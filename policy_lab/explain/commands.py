@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker_common.cli import emit, json_option
+from broker_common.cli import emit
+from broker_common.commands.options import json_option
 from broker_common.language import language_of_environment, phrase, said
 
 if TYPE_CHECKING:

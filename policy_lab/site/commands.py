@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from broker_common.cli import Whole, emit, json_option, lifeline_option
+from broker_common.cli import emit
+from broker_common.commands.options import Whole, json_option, lifeline_option
 from broker_common.language import said
 from policy_lab.site import texts
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, cast
 import click
 from click.core import ParameterSource
 
-from broker_common.cli import Progress, Whole, emit, json_option, say
+from broker_common.cli import Progress, emit, say
+from broker_common.commands.options import Whole, json_option
 from broker_common.errors import InvalidRequestError
 from broker_common.language import language_of_environment, phrase, said
 from policy_lab.standing import DECLARABLE, Standing, write_private

@@ -26,11 +26,11 @@ from sqlite_utils import Database
 from tripartite.v1 import answer_pb2, ticket_pb2
 
 from broker_common.crypto.commitments import hash_bytes
-from broker_common.crypto.sealing import OpeningKey
+from broker_common.crypto.sealing import UnsealingKey
 from broker_common.crypto.signing import VerifyKey
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, PeerUnavailableError, RefusedError
 from broker_common.privacy.accounting import price
-from broker_common.query.answer import open_answer
+from broker_common.query.answer import unseal_answer
 from broker_common.query.dictionary import AskedOf
 from broker_common.query.messages import parse_message
 from broker_common.query.question import Cell, read_question
@@ -267,7 +267,7 @@ class Answers:
         with self._lock:
             self._db.close()
 
-    def put(self, asked: AskedQuestion, opening_key: OpeningKey) -> None:
+    def put(self, asked: AskedQuestion, unsealing_key: UnsealingKey) -> None:
         """Remember a question before its ticket leaves."""
         row = {
             "query": asked.query,
@@ -281,7 +281,7 @@ class Answers:
             "signed_ticket": asked.signed_ticket,
             "criteria": asked.criteria,
             "criteria_nonce": asked.criteria_nonce,
-            "opening_key": opening_key.to_text(),
+            "opening_key": unsealing_key.to_text(),
             "accepted": 0,
             "refused": "",
             "checkpoint": "",
@@ -401,9 +401,9 @@ class Answers:
         if asked.state == "answered":
             return asked
         try:
-            verified = open_answer(  # 1, 2
+            verified = unseal_answer(  # 1, 2
                 sealed.sealed,
-                opening_key=OpeningKey.parse_text(row["opening_key"]),
+                unsealing_key=UnsealingKey.parse_text(row["opening_key"]),
                 ticket_hash=hash_bytes(asked.ticket_message.ticket),
                 cells=len(asked.cells),
                 census_keys=self._keys.answer(),

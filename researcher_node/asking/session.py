@@ -39,7 +39,7 @@ from broker_common.crypto.cards import VerifiedCard
 from broker_common.crypto.certificates import Role, TlsCredentials
 from broker_common.crypto.commitments import SALT_BYTES, commit_criteria
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
-from broker_common.crypto.sealing import OpeningKey
+from broker_common.crypto.sealing import UnsealingKey
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
 from broker_common.membership.exchange import fetch_card
@@ -487,7 +487,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         # Kept: what the answer was charged is a share of its budget.
         await self.policy_named(offered.policy_hash)
         nonce = self._randomness(SALT_BYTES)
-        opening_key = OpeningKey.generate(self._randomness)
+        unsealing_key = UnsealingKey.generate(self._randomness)
         body = ticket_pb2.Ticket(
             query_id=self._randomness(QUERY_ID_BYTES) if query_id is None else query_id,
             researcher_id=self._researcher_id,
@@ -497,7 +497,7 @@ class Session(AbstractAsyncContextManager["Session"]):
             scale=offered.scale,
             fraction_millionths=wanted.fraction_millionths,
             criteria_commitment=commit_criteria(nonce, canonical_bytes(condition)),
-            answer_key=opening_key.sealing_key.raw,
+            answer_key=unsealing_key.sealing_key.raw,
             policy_hash=offered.policy_hash,
             noise_slot=offered.noise_slot,
             expires_ms=offered.expires_ms,
@@ -520,7 +520,7 @@ class Session(AbstractAsyncContextManager["Session"]):
             label=wanted.label,
             asked_of=quoted.asked_of,
         )
-        self._answers.put(asked, opening_key)
+        self._answers.put(asked, unsealing_key)
         return asked
 
     async def ask(

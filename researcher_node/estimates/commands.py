@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker_common.cli import emit, home_option, json_option
+from broker_common.cli import emit
+from broker_common.commands.options import home_option, json_option
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.terminal import fitted

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from broker_common.cli import Whole, emit, emit_failing, home_option_of, json_option
+from broker_common.cli import emit, emit_failing
+from broker_common.commands.options import Whole, home_option_of, json_option
 from broker_common.errors import InvalidRequestError
 from broker_common.storage.durable import replace_file
 from researcher_node.study import texts

@@ -21,7 +21,7 @@ from broker_common.errors import InvalidRequestError
 from broker_common.language import hint_of, phrase, phrase_of
 from broker_common.privacy.policy import MAX_SCALE
 from broker_common.query.dictionary import listed, nearest, shown
-from broker_common.storage.lined_yaml import Kind, compose, line_of
+from broker_common.storage.lined_text import Kind, compose, line_of
 from broker_common.values import MOST_CELLS
 from researcher_node.study import texts
 

@@ -13,14 +13,14 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("broker_common", "census_node", "health_node", "researcher_node")
 # How the house calls what makes a value of bytes or text, or stands between the two.
 PARSER = re.compile(
-    r"(parse|read|verify)_[a-z]\w*|[a-z]\w*from_wire|from_wire|load_config|load_people|read|receive|open_(answer|frame|opening)"
+    r"(parse|read|verify)_[a-z]\w*|[a-z]\w*from_wire|from_wire|load_config|load_people|read|receive|unseal_(answer|frame|opening)"
 )
 # Functions that are called like parsers and see no bytes from outside, or hand them on as they are.
 EXEMPT = {
     "broker_common.audit.export.writing:ExportFolder.read": "hands bytes on, to compare them",
     "broker_common.audit.export.reading:FolderPart.read": "hands bytes on; what is no plain file is tested beside it",
     "broker_common.audit.export.reading:Part.read": "an interface",
-    "broker_common.commands.keys:verify_card_role": "takes a card that was verified",
+    "broker_common.commands.register:verify_card_role": "takes a card that was verified",
     "broker_common.commands.create:verify_names": "takes words of a command line, each with a rule of its own",
     "broker_common.storage.creation:verify_empty": "looks into a folder",
     "broker_common.storage.creation:verify_identifier": "a pattern, with its bad names beside it",

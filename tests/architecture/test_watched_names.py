@@ -147,5 +147,5 @@ def test_log_lines_are_fixed_sentences_with_known_keys() -> None:
         seen |= {keyword.arg for keyword in call.keywords if keyword.arg}
         open_keys += [place.partition(":")[0] for keyword in call.keywords if keyword.arg is None]
     assert seen == LOG_KEYS
-    # Where something went wrong that nobody foresaw; and stages, which an operator must ask for (`log_stages`).
-    assert open_keys == ["broker_common/rpc/server.py"] * 2
+    # Where something went wrong that nobody foresaw; and spans, which an operator must ask for (`log_stages`).
+    assert open_keys == ["broker_common/logs.py", "broker_common/tracing.py"]

@@ -21,7 +21,7 @@ from fakes.desk_world import question_of
 
 from broker_common.crypto.sample_bits import Bound, SampleBits
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS, SamplingKey
-from broker_common.crypto.sealing import OpeningKey
+from broker_common.crypto.sealing import UnsealingKey
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Column, ColumnType, Dictionary
 from census_node.ledger.passes import JOINED, Bits, CardPlaces, Passes, PersonCharges
@@ -59,7 +59,7 @@ class Run:
         self._question = question_of(self._floor.values, CELLS)
         self._polars = extra("polars")
         self._frame = None if self._polars is None else self._polars.DataFrame({"number": self._number})
-        self._key = OpeningKey(bytes(96))
+        self._key = UnsealingKey(bytes(96))
 
     @property
     def filtered_by(self) -> str:
@@ -97,7 +97,7 @@ class Run:
     def _seal_and_open(self, sample: SampleBits) -> None:
         commitment = sample.commitment(_BOUND)
         sealed = sample.seal(self._key.sealing_key, _BOUND)
-        SampleBits.open(sealed, [self._key], _BOUND, commitment, declared=self.declared, people=self.people)
+        SampleBits.unseal(sealed, [self._key], _BOUND, commitment, declared=self.declared, people=self.people)
 
     def _answer(self, bits: Bits) -> list[int]:
         self._passes.find(bits, self._cards, self._here)

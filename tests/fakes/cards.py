@@ -30,15 +30,15 @@ from broker_common.crypto.cards import (
 )
 from broker_common.crypto.certificates import Identity, PeerCertificate, TlsCredentials, _unsigned, make_certificate
 from broker_common.crypto.sampling import SamplingKey
-from broker_common.crypto.sealing import OpeningKey
+from broker_common.crypto.sealing import UnsealingKey
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.storage.clock import system_clock
 from broker_common.values import Randomness
 
 __all__ = ["IDENTITY", "Party", "PrivateKey", "lasting_certificate", "make_key", "public_text"]
 
-PrivateKey: TypeAlias = SigningKey | OpeningKey | SamplingKey | TlsCredentials
-KeyT = TypeVar("KeyT", SigningKey, OpeningKey, SamplingKey, TlsCredentials)
+PrivateKey: TypeAlias = SigningKey | UnsealingKey | SamplingKey | TlsCredentials
+KeyT = TypeVar("KeyT", SigningKey, UnsealingKey, SamplingKey, TlsCredentials)
 IDENTITY: Final = Purpose.IDENTITY.value
 _DAYS = 2
 
@@ -48,7 +48,7 @@ def make_key(purpose: str, identity: Identity, randomness: Randomness = os.urand
     if purpose == TLS:
         return make_certificate(identity, now_ms=system_clock(), days=_DAYS)
     if purpose == SAMPLE:
-        return OpeningKey.generate(randomness)
+        return UnsealingKey.generate(randomness)
     if purpose == SAMPLING:
         return SamplingKey(randomness(32))
     return SigningKey.generate(Purpose(purpose), randomness)
@@ -69,7 +69,7 @@ def public_text(key: PrivateKey) -> str:
     """What a card says of a private key."""
     if isinstance(key, TlsCredentials):
         return PeerCertificate.parse_pem(key.certificate).pem.decode("ascii")
-    if isinstance(key, OpeningKey):
+    if isinstance(key, UnsealingKey):
         return key.sealing_key.to_text()
     if isinstance(key, SamplingKey):
         return f"secret {key.key_id}"

@@ -21,13 +21,12 @@ from tripartite.v1 import answer_pb2, quote_pb2, ticket_pb2
 
 from broker_common.audit.audit import Audited, replay_parts
 from broker_common.audit.checks.openings import OpenedOnSite
-from broker_common.audit.export.dictionaries import file_of
-from broker_common.audit.export.documents import OpenedCriteria, ReceiptFile
+from broker_common.audit.export.documents import OpenedCriteria, ReceiptFile, file_of
 from broker_common.audit.export.reading import UnreadableError
 from broker_common.audit.export.writing import COSIGNED, WITNESSED
 from broker_common.audit.home import AuditorHome
 from broker_common.crypto.commitments import SlotSecret, commit_criteria, commit_slot, hash_bytes
-from broker_common.crypto.sealing import OpeningKey, SealingKey
+from broker_common.crypto.sealing import SealingKey, UnsealingKey
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.privacy.accounting import answers_left, price
 from broker_common.privacy.opening import OPENING_SUFFIX, Opening, make_opening, seal_opening
@@ -65,7 +64,7 @@ Lie: TypeAlias = "Mapping[str, Any] | Callable[[History], Mapping[str, Any]]"
 START_MS = 1_800_000_000_000
 RELEASE = "2021"
 # Made once: it costs more than everything else in a ticket.
-_ANSWER_KEY = OpeningKey.generate(SeededRandomness("answer")).sealing_key.raw
+_ANSWER_KEY = UnsealingKey.generate(SeededRandomness("answer")).sealing_key.raw
 
 
 def slot_secret(number: int) -> SlotSecret:

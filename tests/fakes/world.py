@@ -38,8 +38,7 @@ from tripartite.v1 import (
     ticket_pb2,
 )
 
-from broker_common.agency.linkage_keys import LinkageKeys, NextKey
-from broker_common.agency.relinking import RelinkReport
+from broker_common.agency.linkage import LinkageKeys, NextKey, RelinkReport
 from broker_common.crypto.cards import SAMPLE, SAMPLING
 from broker_common.crypto.certificates import Identity
 from broker_common.crypto.commitments import SALT_BYTES, commit_criteria, commit_roster, hash_bytes
@@ -47,7 +46,7 @@ from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.crypto.rosters import PLACES_PER_FRAME, roster_hash
 from broker_common.crypto.sample_bits import Bound, SealedSample
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS, SamplingKey
-from broker_common.crypto.sealing import OpeningKey, SealingKey
+from broker_common.crypto.sealing import SealingKey, UnsealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import BrokerError, PeerUnavailableError
 from broker_common.membership.peers import KnownPeers
@@ -56,7 +55,7 @@ from broker_common.privacy.accounting import cap_units, default_scales, param_of
 from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.privacy.policy import Policy, parse_policy
 from broker_common.privacy.table_laplace import margin
-from broker_common.query.answer import open_answer
+from broker_common.query.answer import unseal_answer
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition import Condition
 from broker_common.query.criteria import parse_condition
@@ -160,7 +159,7 @@ class Order:
     """A signed ticket with everything that only its researcher knows."""
 
     signed: ticket_pb2.SignedTicket
-    opening_key: OpeningKey
+    unsealing_key: UnsealingKey
     condition: Condition
     nonce: bytes
 
@@ -225,7 +224,7 @@ class Secrets:
     manifest: SigningKey = field(default_factory=lambda: _signing(Purpose.MANIFEST))
     other_manifest: SigningKey = field(default_factory=lambda: _signing(Purpose.MANIFEST))
     health_log: SigningKey = field(default_factory=lambda: _signing(Purpose.LOG))
-    sample: OpeningKey = field(default_factory=lambda: OpeningKey.generate(os.urandom))
+    sample: UnsealingKey = field(default_factory=lambda: UnsealingKey.generate(os.urandom))
     linkage: LinkageChain = field(default_factory=lambda: LinkageChain([LinkageKey(os.urandom(32))]))
     sampling: SamplingKey = field(default_factory=lambda: SamplingKey(os.urandom(32)))
     ticket: dict[str, SigningKey] = field(
@@ -557,9 +556,9 @@ class World:
             assert isinstance(key, VerifyKey)
             return party.private(key.to_text(), SigningKey)
 
-        def sample() -> list[OpeningKey]:
+        def sample() -> list[UnsealingKey]:
             keys = known.own().honoured(SAMPLE, self.census_clock())
-            return [party.private(key.to_text(), OpeningKey) for key in keys if isinstance(key, SealingKey)]
+            return [party.private(key.to_text(), UnsealingKey) for key in keys if isinstance(key, SealingKey)]
 
         def manifest() -> dict[str, list[VerifyKey]]:
             cards = known.agencies("health").items()
@@ -832,12 +831,12 @@ class World:
     ) -> Order:
         """A ticket of `researcher`, changed by `change` before it is signed with `key` (by default their own)."""
         body = self.body(researcher, scale=scale, slot=slot)
-        opening_key = OpeningKey.generate(os.urandom)
+        unsealing_key = UnsealingKey.generate(os.urandom)
         condition, nonce = parse_condition(where, self.health_in_force), os.urandom(SALT_BYTES)
-        body.answer_key = opening_key.sealing_key.raw
+        body.answer_key = unsealing_key.sealing_key.raw
         body.criteria_commitment = commit_criteria(nonce, canonical_bytes(condition))
         change(body)
-        return Order(sign_ticket(body, key or self.secrets.ticket[researcher]), opening_key, condition, nonce)
+        return Order(sign_ticket(body, key or self.secrets.ticket[researcher]), unsealing_key, condition, nonce)
 
     def bound(self, order: Order) -> Bound:
         """What the order's sample is bound to."""
@@ -916,9 +915,9 @@ class World:
 
     def open(self, order: Order, sealed: bytes) -> OpenedAnswer:
         """What the researcher reads."""
-        verified = open_answer(
+        verified = unseal_answer(
             sealed,
-            opening_key=order.opening_key,
+            unsealing_key=order.unsealing_key,
             ticket_hash=order.hash,
             cells=len(order.body.question.cells),
             census_keys=[self.secrets.answer.verify_key],
@@ -967,7 +966,7 @@ class World:
             criteria=order.condition.to_wire().SerializeToString(deterministic=True),
             criteria_nonce=order.nonce,
         )
-        answers.put(asked, order.opening_key)
+        answers.put(asked, order.unsealing_key)
         return asked.query
 
     def quoted(self, ticket: ticket_pb2.Ticket) -> quote_pb2.SignedQuote:

@@ -27,7 +27,7 @@ from faults.simulation import AGENCIES, RESEARCHERS, Simulation
 from grpc.aio import AioRpcError
 from tripartite.v1 import census_service_pb2, condition_pb2, health_service_pb2, ticket_pb2
 
-from broker_common.agency.linkage_keys import NextKey
+from broker_common.agency.linkage import NextKey
 from broker_common.commands.keys import _rotate
 from broker_common.crypto.cards import PURPOSES
 from broker_common.crypto.linkage import LinkageChain

@@ -27,7 +27,7 @@ from broker_common.audit.findings import Findings
 from broker_common.audit.home import AuditorHome
 from broker_common.audit.logs.log_audit import LogAudit
 from broker_common.audit.logs.log_files import LogFiles
-from broker_common.audit.logs.notes import CheckedNote, NoteChecker, NoteError
+from broker_common.audit.logs.signers import CheckedNote, NoteChecker, NoteError
 from broker_common.audit.on_site.files import (
     DamagedError,
     KeptSample,
@@ -40,10 +40,10 @@ from broker_common.audit.on_site.files import (
 )
 from broker_common.audit.report.verdict import report_json, report_text
 from broker_common.crypto.commitments import SlotSecret, commit_roster, hash_bytes
-from broker_common.crypto.sealing import OpeningKey, opening_info
+from broker_common.crypto.sealing import UnsealingKey, opening_info
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
-from broker_common.privacy.opening import SEALED_OPENING_BYTES, Opening, make_opening, open_opening, seal_opening
+from broker_common.privacy.opening import SEALED_OPENING_BYTES, Opening, make_opening, seal_opening, unseal_opening
 from broker_common.storage.home import stated_role
 from broker_common.tlog.cosignature import CosignatureVerifier, Cosigner
 from broker_common.tlog.note import parse_checkpoint, parse_note
@@ -110,16 +110,16 @@ _TICKET = "ab" * 32
 
 
 @cache
-def _oversight_key() -> OpeningKey:
-    return OpeningKey.generate(SeededRandomness("oversight"))
+def _oversight_key() -> UnsealingKey:
+    return UnsealingKey.generate(SeededRandomness("oversight"))
 
 
 def _opening(data: bytes) -> Opening:
     """A file as it is, or anything that somebody who has the public key has sealed."""
     if data.startswith(b"\0"):
-        return open_opening(data[1:], _TICKET, _oversight_key())
+        return unseal_opening(data[1:], _TICKET, _oversight_key())
     sealed = _oversight_key().sealing_key.seal(data.ljust(1024), opening_info(_TICKET))
-    return open_opening(sealed, _TICKET, _oversight_key())
+    return unseal_opening(sealed, _TICKET, _oversight_key())
 
 
 def _check_opening(opening: Opening, data: bytes) -> None:
@@ -325,7 +325,7 @@ TARGETS: Mapping[str, Target[Any]] = {
     "opening": Target(
         parse=_opening,
         check=_check_opening,
-        covers=(open_opening,),
+        covers=(unseal_opening,),
         seeds=_opening_seeds,
         codes=frozenset({"SEALED_WRONGLY", "MALFORMED_MESSAGE"}),
         mutations=500,

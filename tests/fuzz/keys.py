@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from fakes.randomness import SeededRandomness
 from fuzz.target import Cut, Target, fresh_path, joined, require
 
-from broker_common.agency.linkage_keys import LinkageKeys, NextKey
-from broker_common.commands.keys import _DURATION, _UNIT_MS, _Duration
+from broker_common.agency.linkage import LinkageKeys, NextKey
+from broker_common.commands.keys import _DURATION, _SUFFIX_MS, _Duration
 from broker_common.crypto.certificates import (
     Identity,
     PeerCertificate,
@@ -32,7 +32,7 @@ from broker_common.crypto.certificates import (
     credentials_of,
 )
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
-from broker_common.crypto.sealing import OpeningKey
+from broker_common.crypto.sealing import UnsealingKey
 from broker_common.crypto.secret import parse_secret, secret_text
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError
@@ -118,7 +118,7 @@ def _next_seeds() -> dict[str, bytes]:
 
 _KEY_LINES: Mapping[bytes, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
     b"s": (lambda text: SigningKey.parse_text(text, Purpose.LOG), SigningKey.to_text),
-    b"o": (OpeningKey.parse_text, OpeningKey.to_text),
+    b"o": (UnsealingKey.parse_text, UnsealingKey.to_text),
     b"r": (lambda text: parse_secret(text, "sampling"), lambda key: secret_text("sampling", key)),
 }
 
@@ -135,7 +135,7 @@ def _check_keys(written: list[str], data: bytes) -> None:
 
 def _keys_seeds() -> dict[str, bytes]:
     signing = [SigningKey(Purpose.LOG, bytes([number]) * 32).to_text() for number in range(2)]
-    opening = OpeningKey(bytes(96)).to_text()
+    opening = UnsealingKey(bytes(96)).to_text()
     secret = secret_text("sampling", bytes(32))
     return {
         "signing": f"s{signing[0]}\n{signing[1]}\n".encode(),
@@ -231,7 +231,7 @@ def _parse_duration(data: bytes) -> int:
 
 
 def _check_duration(milliseconds: int, data: bytes) -> None:
-    unit = _UNIT_MS[chr(data[-1])]
+    unit = _SUFFIX_MS[chr(data[-1])]
     require(milliseconds % unit == 0, "a duration is a whole number of its unit")
     require(len(data) <= len("999999d") and data.isascii(), "a duration has a few digits")
     require(_DURATION.fullmatch(f"{milliseconds // unit}{chr(data[-1])}") is not None, "a duration is read back")
@@ -276,7 +276,7 @@ TARGETS: Mapping[str, Target[Any]] = {
     "several_keys": Target(
         parse=_parse_keys,
         check=_check_keys,
-        covers=(Home.parse_keys, SigningKey.parse_text, OpeningKey.parse_text),
+        covers=(Home.parse_keys, SigningKey.parse_text, UnsealingKey.parse_text),
         seeds=_keys_seeds,
         codes=frozenset({"SECRET_MISSING"}),
         words=(b"ed25519-private log ", b"secret sampling ", b"\n", b"\r\n", b"\x0c", b"\x1e", b" ", b"="),

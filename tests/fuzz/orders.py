@@ -40,12 +40,12 @@ from broker_common.crypto.frames import (
 )
 from broker_common.crypto.rosters import PLACES_PER_FRAME, RosterFrames, RosterOpener, RosterPayload, roster_hash
 from broker_common.crypto.sample_bits import HEAD_BYTES, PLACES_IN_PART, Bound, SampleBits, SealedSample
-from broker_common.crypto.sealing import OpeningKey, answer_info, roster_info
+from broker_common.crypto.sealing import UnsealingKey, answer_info, roster_info
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import price
 from broker_common.privacy.delays import DECLARED_STEP
-from broker_common.query.answer import VerifiedAnswer, open_answer, pad_answer, verify_receipt
+from broker_common.query.answer import VerifiedAnswer, pad_answer, unseal_answer, verify_receipt
 from broker_common.query.messages import parse_message
 from broker_common.query.question import parse_question, question_from_wire
 from broker_common.query.quote import VerifiedQuote, sign_quote, verify_quote
@@ -75,7 +75,7 @@ _TICKET, _MANIFEST, _ANSWER, _LOG = (
     SigningKey.generate(purpose, _draw) for purpose in (Purpose.TICKET, Purpose.MANIFEST, Purpose.ANSWER, Purpose.LOG)
 )
 _REFUSAL = SigningKey.generate(Purpose.REFUSAL, SeededRandomness("refusal"))
-_SAMPLE_KEY, _ANSWER_KEY = OpeningKey.generate(_draw), OpeningKey.generate(_draw)
+_SAMPLE_KEY, _ANSWER_KEY = UnsealingKey.generate(_draw), UnsealingKey.generate(_draw)
 _NOTES = NoteSigner("census.example/fuzz", (_LOG,))
 _WITNESS = Cosigner("health.example/fuzz", SigningKey.generate(Purpose.WITNESS, SeededRandomness("witness")))
 _RESEARCHERS = {RESEARCHER: Researcher(RESEARCHER, (_TICKET.verify_key,), frozenset({PROJECT}))}
@@ -162,14 +162,16 @@ def _parse_bits(data: bytes) -> tuple[SampleBits, int]:
     declared, flags, people = cut.number() % 3 * PLACES_IN_PART, cut.number(), cut.number(4)
     if not declared:
         sealed = SealedSample(cut.piece(), [cut.piece(), cut.rest()])
-        return SampleBits.open(sealed, [_SAMPLE_KEY], _BOUND, _SALT, declared=2 * PLACES_IN_PART, people=people), people
+        return SampleBits.unseal(
+            sealed, [_SAMPLE_KEY], _BOUND, _SALT, declared=2 * PLACES_IN_PART, people=people
+        ), people
     payload = cut.rest().ljust(SALT_BYTES + declared // 8, b"\0")
     sample = SampleBits(np.frombuffer(payload[SALT_BYTES:][: declared // 8], np.uint8), payload[:SALT_BYTES])
     committed = SampleBits(sample.bits, _SALT) if flags & _OTHER_SALT else sample
     sealed = sample.seal(_SAMPLE_KEY.sealing_key, _BOUND)
     if flags & _CUT_OFF:
         sealed = SealedSample(sealed.head, sealed.parts[1:])
-    opened = SampleBits.open(
+    opened = SampleBits.unseal(
         sealed, [_SAMPLE_KEY], _BOUND, committed.commitment(_BOUND), declared=declared, people=people
     )
     return opened, people
@@ -222,7 +224,7 @@ def _parse_roster(data: bytes) -> tuple[list[bytes], npt.NDArray[np.uint8], int]
         plaintext = _plaintext(beginning, index, fill=bool(flags & _FILL))
         plaintexts.append(plaintext)
         ciphertext = beginning if flags & _RAW else sealer.seal_frame(index, bool(flags & _LAST), plaintext)
-        found.append(opener.open_frame(index, bool(flags & _LAST), ciphertext))
+        found.append(opener.unseal_frame(index, bool(flags & _LAST), ciphertext))
     rows = np.concatenate(found)
     require(
         opener.finish() == commit_roster(payload.salt, payload.places, roster_hash(rows)),
@@ -598,9 +600,9 @@ _PADDED_BYTES = 16 * 1024
 
 
 def _parse_answer(data: bytes) -> VerifiedAnswer:
-    return open_answer(
+    return unseal_answer(
         _sealed(data),
-        opening_key=_ANSWER_KEY,
+        unsealing_key=_ANSWER_KEY,
         ticket_hash=hash_bytes(_honest_ticket().ticket),
         cells=1,
         census_keys=[_ANSWER.verify_key],
@@ -811,7 +813,7 @@ TARGETS: Mapping[str, Target[Any]] = {
     "sample_bits": Target(
         parse=_parse_bits,
         check=_check_bits,
-        covers=(SampleBits.open, SealedSample.verify_lengths, verify_commitment),
+        covers=(SampleBits.unseal, SealedSample.verify_lengths, verify_commitment),
         on_the_wire=True,
         seeds=_bits_seeds,
         codes=frozenset({"BAD_SAMPLE", "SEALED_WRONGLY", "COMMITMENT_MISMATCH"}),
@@ -820,7 +822,7 @@ TARGETS: Mapping[str, Target[Any]] = {
     "roster": Target(
         parse=_parse_roster,
         check=_check_roster,
-        covers=(RosterOpener.open_frame, RosterPayload.parse, FrameReader.verify_ended, verify_ascending),
+        covers=(RosterOpener.unseal_frame, RosterPayload.parse, FrameReader.verify_ended, verify_ascending),
         on_the_wire=True,
         seeds=_roster_seeds,
         codes=frozenset({"BAD_FRAMES", "SEALED_WRONGLY"}),
@@ -890,7 +892,7 @@ TARGETS: Mapping[str, Target[Any]] = {
     "answer": Target(
         parse=_parse_answer,
         check=_check_answer,
-        covers=(open_answer, verify_receipt),
+        covers=(unseal_answer, verify_receipt),
         seeds=_answer_seeds,
         codes=frozenset({"SEALED_WRONGLY", "MALFORMED_MESSAGE", "UNKNOWN_KEY", "BAD_SIGNATURE", "COMMITMENT_MISMATCH"}),
         mutations=200,

@@ -34,7 +34,7 @@ from broker_common.crypto.certificates import (
 from broker_common.crypto.id_forms import ID_FORMS, parse_health_card, parse_ids
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.crypto.postal_addresses import parse_postal_address
-from broker_common.crypto.sealing import OpeningKey, SealingKey
+from broker_common.crypto.sealing import SealingKey, UnsealingKey
 from broker_common.crypto.secret import parse_secret, secret_text
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError
@@ -322,12 +322,12 @@ _HOME = Home(_empty_folder(), "census")
 
 _FIXED = bytes(range(1, 33))
 _SIGNING = SigningKey(Purpose.TICKET, _FIXED)
-_OPENING = OpeningKey(_FIXED * 3)
+_OPENING = UnsealingKey(_FIXED * 3)
 
 _KEY_FORMS: Mapping[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
     "signing": (lambda text: SigningKey.parse_text(text, Purpose.TICKET), SigningKey.to_text),
     "verify": (lambda text: VerifyKey.parse_text(text, Purpose.TICKET), VerifyKey.to_text),
-    "opening": (OpeningKey.parse_text, OpeningKey.to_text),
+    "opening": (UnsealingKey.parse_text, UnsealingKey.to_text),
     "sealing": (SealingKey.parse_text, SealingKey.to_text),
     "secret": (lambda text: parse_secret(text, "linkage"), lambda key: secret_text("linkage", key)),
 }
@@ -936,7 +936,7 @@ TARGETS: Mapping[str, Target[Any]] = {
             parse_base64,
             SigningKey.parse_text,
             VerifyKey.parse_text,
-            OpeningKey.parse_text,
+            UnsealingKey.parse_text,
             SealingKey.parse_text,
             parse_secret,
         ),

@@ -521,5 +521,5 @@ async def test_what_an_inbox_and_a_courier_log_names_no_answer(
         await until(lambda: loopback.answers.get(query).state == "answered")
     said = "".join([*heard, *capfd.readouterr()])
     count = str(loopback.answers.get(query).noisy_count)
-    for secret in (query, order.opening_key.to_text(), order.hash.hex(), f"count={count}", f" {count} "):
+    for secret in (query, order.unsealing_key.to_text(), order.hash.hex(), f"count={count}", f" {count} "):
         assert secret not in said

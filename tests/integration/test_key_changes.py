@@ -16,7 +16,7 @@ from integration.loopback import running
 
 from broker_common.crypto.cards import PURPOSES, SAMPLE, SAMPLING, TLS, PublicKey, VerifiedCard
 from broker_common.crypto.certificates import PeerCertificate, Role, credentials_of
-from broker_common.crypto.sealing import OpeningKey, SealingKey
+from broker_common.crypto.sealing import SealingKey, UnsealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
 from broker_common.membership import keyring
@@ -78,7 +78,7 @@ def has_private(keyring: Keyring, purpose: str, public: PublicKey) -> bool:
         except ValueError:
             return False
     if isinstance(public, SealingKey):
-        keys = [OpeningKey.parse_text(line) for line in content.decode().splitlines()]
+        keys = [UnsealingKey.parse_text(line) for line in content.decode().splitlines()]
         return public.raw in [key.sealing_key.raw for key in keys]
     assert isinstance(public, VerifyKey)
     signing = [SigningKey.parse_text(line, Purpose(purpose)) for line in content.decode().splitlines()]
@@ -411,7 +411,7 @@ async def test_disk_that_is_copied_opens_no_sample_of_before(deployment: Path, t
 def can_open(line: bytes, sealed: bytes) -> bool:
     """Whether a line of a file is a key that this was sealed to."""
     try:
-        return OpeningKey.parse_text(line.decode()).open(sealed, b"a ticket", subject="sample") == b"a sample's key"
+        return UnsealingKey.parse_text(line.decode()).unseal(sealed, b"a ticket", subject="sample") == b"a sample's key"
     except (ValueError, InvalidRequestError):
         return False
 

@@ -29,7 +29,7 @@ from google.protobuf.message import Message
 from tripartite.v1 import answer_pb2, census_service_pb2, roster_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.commitments import hash_bytes
-from broker_common.crypto.sealing import OpeningKey, open_with_any, roster_info, sample_bits_info
+from broker_common.crypto.sealing import UnsealingKey, roster_info, sample_bits_info, unseal_with_any
 from broker_common.query.dictionary import Dictionary
 from broker_common.storage.source.values import Values
 from health_node.people.encoding import Encoding
@@ -216,7 +216,7 @@ def open_rosters(tap: Wiretap, snapshots: Snapshots) -> list[OpenedRoster]:
         if len(parts) > 1 and parts[-1].frame.last:
             signed, sealed = parts[0].header.manifest, parts[0].header.sealed_key
             hashed = hash_bytes(signed.manifest)
-            payload = open_with_any(_sample_keys(snapshots), sealed, roster_info(hashed), subject="roster")
+            payload = unseal_with_any(_sample_keys(snapshots), sealed, roster_info(hashed), subject="roster")
             key, salt, places, people = payload[8:40], payload[40:72], payload[72:80], payload[80:88]
             plain = b"".join(_plaintext(key, part.frame) for part in parts[1:])
             count, declared = int.from_bytes(people, "big"), int.from_bytes(places, "big")
@@ -242,7 +242,7 @@ def open_samples(tap: Wiretap, snapshots: Snapshots) -> list[OpenedSample]:
             # The connection was cut.
             continue
         info = sample_bits_info(hash_bytes(head.ticket.ticket), roster.manifest_hash)
-        payload = open_with_any(_sample_keys(snapshots), sealed, info, subject="sample")
+        payload = unseal_with_any(_sample_keys(snapshots), sealed, info, subject="sample")
         bits = np.unpackbits(np.frombuffer(payload, np.uint8, offset=32))
         assert len(bits) == roster.declared
         names = [roster.pseudonyms[place] for place in np.flatnonzero(bits).tolist()]
@@ -250,8 +250,8 @@ def open_samples(tap: Wiretap, snapshots: Snapshots) -> list[OpenedSample]:
     return opened
 
 
-def _sample_keys(snapshots: Snapshots) -> list[OpeningKey]:
-    return [OpeningKey(raw) for raw in sorted(snapshots.keys("census", "sample"))]
+def _sample_keys(snapshots: Snapshots) -> list[UnsealingKey]:
+    return [UnsealingKey(raw) for raw in sorted(snapshots.keys("census", "sample"))]
 
 
 def _plaintext(key: bytes, frame: roster_pb2.RosterFrame) -> bytes:

@@ -175,7 +175,7 @@ class Recorded:
     # Large answers. One in 60 happens to be exact (P(noise is 0) at scale 30): then it says an exact count, rightly.
     noisy_counts: set[int] = field(default_factory=set)
     slot_secrets: set[bytes] = field(default_factory=set)
-    opening_keys: list[str] = field(default_factory=list)
+    unsealing_keys: list[str] = field(default_factory=list)
     # Keys of the files of samples that were kept when the census node was killed.
     sample_keys: set[bytes] = field(default_factory=set)
     # Second names of those files and of noise secrets, by which their content can be seen after they were removed.
@@ -450,8 +450,8 @@ class _Life:
             )
             assert left.error["code"] == "ANSWER_PENDING"
         queries = [row["query_id"] for row in self._rows()[-2:]]
-        self.recorded.opening_keys += self._opening_keys(2)
-        assert len(self.recorded.opening_keys) == len(queries)
+        self.recorded.unsealing_keys += self._opening_keys(2)
+        assert len(self.recorded.unsealing_keys) == len(queries)
         self.recorded.snapshots.take("with answers that nobody has read")
         wait_until(lambda: self._all_logged("released", queries), "released")
         assert self._deployment.both("researcher", "answers", queries[0], "--collect").code == 0
@@ -473,7 +473,7 @@ class _Life:
         words = ("--where", ONE_PERSON, "--count", "all", "--wait", "0", "--json")
         assert self._deployment.run_here("researcher", "ask", *words).error["code"] == "ANSWER_PENDING"
         query = self._rows()[-1]["query_id"]
-        self.recorded.opening_keys += self._opening_keys(1)
+        self.recorded.unsealing_keys += self._opening_keys(1)
         self.recorded.snapshots.take("with an answer that nobody will read")
         wait_until(lambda: self._all_logged("released", [query]), "released")
         shift = self._directory.with_name("shift")

@@ -238,7 +238,7 @@ def parts(key: bytes) -> list[bytes]:
 
 def new_answers(recorded: Recorded) -> set[bytes]:
     """Serialised keys of answers that nobody had read yet."""
-    return {form for key in recorded.opening_keys for form in forms(b64decode(key.split()[-1]))}
+    return {form for key in recorded.unsealing_keys for form in forms(b64decode(key.split()[-1]))}
 
 
 def answer_salts(recorded: Recorded) -> set[bytes]:
@@ -564,7 +564,7 @@ def test_keys_of_answers_are_gone_when_there_is_nothing_to_open(recorded: Record
     stores = [file.read_bytes() for file in (recorded.directory / "researcher").glob("answers.db*")]
     searched = [Exhibit(Place("researcher", "store"), "", content) for content in stores]
     assert Searcher([Canary("", new_answers(recorded))]).search(searched) == set()
-    assert len(recorded.opening_keys) == len(("collected", "pushed", "expired"))
+    assert len(recorded.unsealing_keys) == len(("collected", "pushed", "expired"))
 
 
 def test_nothing_is_left_in_temporary_files(recorded: Recorded) -> None:

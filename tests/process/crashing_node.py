@@ -41,7 +41,7 @@ CALLS: dict[str, tuple[type, str]] = {
     "slot sweep": (SlotSecrets, "sweep"),
     "witness store": (WitnessStore, "put"),
     "sample sealed": (SampleBits, "seal"),
-    "sample opened": (SampleBits, "open"),
+    "sample opened": (SampleBits, "unseal"),
     "roster file": (RosterWriter, "finish"),
     "load file": (Path, "replace"),
     "old loads": (LoadFolder, "forget_except"),

@@ -10,7 +10,8 @@ import click
 import pytest
 from fakes.deployment import FRENCH, PROGRAM, Deployment, run_here
 
-from broker_common.cli import Whole, program
+from broker_common.cli import program
+from broker_common.commands.options import Whole
 
 pytestmark = pytest.mark.process
 

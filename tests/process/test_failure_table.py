@@ -24,7 +24,7 @@ from fakes.patience import PATIENCE_SECONDS, linger_here
 from process.liars import END, LyingHealth, LyingResearcher
 from tripartite.v1 import condition_pb2, ticket_pb2
 
-from broker_common.crypto.sealing import OpeningKey
+from broker_common.crypto.sealing import UnsealingKey
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError
 from broker_common.storage.durable import replace_file
@@ -174,7 +174,7 @@ def from_health(
     places: range = range(100),
     roster: int | None = None,
     key: SigningKey | None = None,
-    census_key: OpeningKey | None = None,
+    census_key: UnsealingKey | None = None,
 ) -> Callable[[Liars, AskedQuestion], BrokerError | None]:
     """An attempt to hand a sample over that is wrong in one respect: a head and one part."""
 
@@ -231,7 +231,7 @@ LIES: dict[str, tuple[Callable[[Liars, AskedQuestion], BrokerError | None], str,
         "Nothing was charged",
     ),
     "sample, sealed to another key": (
-        from_health(census_key=OpeningKey.generate(os.urandom)),
+        from_health(census_key=UnsealingKey.generate(os.urandom)),
         "SEALED_WRONGLY",
         "sealed to another key",
     ),

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from fakes.deployment import Deployment, make, run_here
 
-from broker_common.crypto.sealing import OpeningKey
+from broker_common.crypto.sealing import UnsealingKey
 from broker_common.privacy.accounting import price
-from broker_common.privacy.opening import OPENING_SUFFIX, open_opening
+from broker_common.privacy.opening import OPENING_SUFFIX, unseal_opening
 from census_node.assembly import CensusHome
 
 pytestmark = pytest.mark.process
@@ -63,7 +63,7 @@ def test_everybody_at_an_address_where_somebody_matches_is_counted_until_their_h
     policy = CensusHome(deployment.home("census")).read(lambda state: state.policy)
     assert policy is not None
     charged: Counter[tuple[str, str, str]] = Counter()
-    key = OpeningKey.parse_text((deployment.home("auditor") / "keys" / "oversight.key").read_text().strip())
+    key = UnsealingKey.parse_text((deployment.home("auditor") / "keys" / "oversight.key").read_text().strip())
     dropped = 0
     for where, matches, scale in ASKED:
         expected = [0, 0]
@@ -82,7 +82,7 @@ def test_everybody_at_an_address_where_somebody_matches_is_counted_until_their_h
         assert answer["linked"] == {"linkage": "household", "declared_percent": None}
         ticket = deployment.ticket_of(answer["query_id"])
         sealed = (deployment.home("census") / "openings" / f"{ticket}{OPENING_SUFFIX}").read_bytes()
-        assert list(open_opening(sealed, ticket, key).counts) == expected
+        assert list(unseal_opening(sealed, ticket, key).counts) == expected
     assert dropped > 20
     deployment.wait_until_closed()
     status = deployment.charged_status()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fakes.deployment import FRENCH, Deployment, Outcome, make, persons, run, run_here, run_words, wait_until
 
-from broker_common.agency.linkage_keys import NextKey
+from broker_common.agency.linkage import NextKey
 from broker_common.crypto.linkage import LinkageChain
 from broker_common.errors import BrokerError
 from health_node.assembly import HealthHome

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from broker_common.crypto.sample_bits import PLACES_IN_PART, Bound, SampleBits
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS, SamplingKey
-from broker_common.crypto.sealing import OpeningKey
+from broker_common.crypto.sealing import UnsealingKey
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition import Condition
 from broker_common.query.criteria import parse_condition
@@ -24,7 +24,7 @@ from health_node.people.store import People, PeopleStore, build_people_store
 from health_node.query.marks import mark_sample
 
 DICTIONARY = Dictionary((Column(name="age", type=ColumnType.INTEGER, description="Age.", maximum=130),))
-SAMPLING, SEALED_TO = SamplingKey(bytes(32)), OpeningKey.generate(SeededRandomness())
+SAMPLING, SEALED_TO = SamplingKey(bytes(32)), UnsealingKey.generate(SeededRandomness())
 BOUND = Bound(b"t" * 32, b"r" * 32)
 CELLS: list[set[int] | None] = [{0}, {1, 2}, None]
 PRICE = 7
@@ -61,7 +61,7 @@ def test_the_answer_is_that_of_the_people_one_by_one(
     desk = ReferenceDesk(range(people))
     desk.charged.update(dict(enumerate(charged.tolist())))
 
-    opened = SampleBits.open(
+    opened = SampleBits.unseal(
         sent.seal(SEALED_TO.sealing_key, BOUND),
         [SEALED_TO],
         BOUND,

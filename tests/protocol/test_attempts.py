@@ -31,7 +31,7 @@ def test_what_is_sent_is_the_sample_in_parts_of_one_size(tmp_path: Path, parts: 
     ordered = world.sample(world.order(), world.people[:chosen])
     head, *bits = sent(world, ordered)
     assert [len(part.bits) for part in bits] == [PART_BYTES] * parts
-    opened = SampleBits.open(
+    opened = SampleBits.unseal(
         SealedSample(head.head.sealed_head, [part.bits for part in bits]),
         [world.secrets.sample],
         ordered.sample.bound,

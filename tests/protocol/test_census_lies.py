@@ -15,7 +15,7 @@ from msgspec import structs
 from tripartite.v1 import answer_pb2, sample_pb2
 
 from broker_common.crypto.commitments import hash_bytes
-from broker_common.crypto.sealing import OpeningKey, SealingKey, answer_info
+from broker_common.crypto.sealing import SealingKey, UnsealingKey, answer_info
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError, PeerUnavailableError
 from broker_common.privacy.accounting import price
@@ -236,7 +236,7 @@ def draft(world: World, order: Order) -> Draft:
         salt=answer.salt,
         key=world.secrets.answer,
         key_id=world.secrets.answer.key_id,
-        sealing_key=order.opening_key.sealing_key,
+        sealing_key=order.unsealing_key.sealing_key,
         info=answer_info(order.hash),
         query_id=answer.query_id,
     )
@@ -328,7 +328,7 @@ FALSE_ANSWERS: dict[str, Lie] = {
     "another index": setting(log_index=2**63),
     "another signer": borrowing(key=SigningKey.generate(Purpose.ANSWER, os.urandom)),
     "another key id": borrowing(key_id="0" * 16),
-    "sealed to somebody else": borrowing(sealing_key=OpeningKey.generate(os.urandom).sealing_key),
+    "sealed to somebody else": borrowing(sealing_key=UnsealingKey.generate(os.urandom).sealing_key),
     "sealed for another ticket": borrowing(info=answer_info(bytes(32))),
     "the manifest key": lambda world: (
         lambda made: setattr(made, "key", SigningKey(Purpose.MANIFEST, world.secrets.answer.expose()))

@@ -24,7 +24,7 @@ from broker_common.audit.export.reading import FolderPart
 from broker_common.audit.export.writing import ExportFolder, export_log
 from broker_common.audit.home import AuditorHome
 from broker_common.audit.report.verdict import report_json, report_text
-from broker_common.crypto.sealing import OpeningKey
+from broker_common.crypto.sealing import UnsealingKey
 from broker_common.storage.dictionary.adopted import Dictionaries
 from census_node.release.oversight import Oversight
 from researcher_node.answers.store import Answers
@@ -35,9 +35,9 @@ REFUSALS = 8
 
 
 @pytest.fixture
-def oversight(world: World) -> OpeningKey:
+def oversight(world: World) -> UnsealingKey:
     """An oversight body's key; the world's census node seals openings to it."""
-    key = OpeningKey.generate(os.urandom)
+    key = UnsealingKey.generate(os.urandom)
     world.oversight = Oversight(world.census_folder / "openings", key.sealing_key, DAY_MS)
     world.open_census().recover()
     return key
@@ -54,7 +54,7 @@ async def ask(pair: Pair, answers: Answers, order: Order) -> list[str] | str:
     return outcome
 
 
-def audited(pair: Pair, answers: Answers, key: OpeningKey) -> tuple[dict[str, object], str]:
+def audited(pair: Pair, answers: Answers, key: UnsealingKey) -> tuple[dict[str, object], str]:
     """Object and page of an audit of everything, with openings."""
     world = pair.world
     home = auditor(
@@ -104,7 +104,7 @@ async def test_foreseeing_the_noise_of_a_cohort_that_was_seen_before(
 
 
 async def test_refusing_samples_until_the_noise_is_liked(
-    world: World, monkeypatch: pytest.MonkeyPatch, oversight: OpeningKey
+    world: World, monkeypatch: pytest.MonkeyPatch, oversight: UnsealingKey
 ) -> None:
     """Caught by the audit: the answer is as the rules make it, and every refusal stands beside its researcher and code."""
     pair, attacker, answers = (
@@ -147,7 +147,7 @@ async def test_refusing_samples_until_the_noise_is_liked(
     ],
 )
 async def test_refusing_for_a_reason_that_the_log_contradicts(
-    world: World, monkeypatch: pytest.MonkeyPatch, oversight: OpeningKey, code: str
+    world: World, monkeypatch: pytest.MonkeyPatch, oversight: UnsealingKey, code: str
 ) -> None:
     """Caught by the audit: the census agency has signed a reason that never was one."""
     pair, attacker, answers = (
@@ -191,7 +191,7 @@ async def taking_the_head(
 @pytest.mark.parametrize("script", [taking_all, taking_the_head])
 async def test_hearing_a_sample_and_saying_nothing(
     world: World,
-    oversight: OpeningKey,
+    oversight: UnsealingKey,
     script: Callable[[AsyncIterator[census_service_pb2.CountRequest]], AsyncIterator[census_service_pb2.CountResponse]],
 ) -> None:
     """Caught by the audit, whether the census node took everything or the head alone: by researcher, without a code."""

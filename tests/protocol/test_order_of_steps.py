@@ -334,7 +334,7 @@ def test_researcher_collects_their_own_answers_only(world: World) -> None:
     world.answer(order)
     for wanted in (order.body.query_id.hex(), "0" * 32):
         assert world.census.released.released_answer(wanted, OTHER_RESEARCHER) is None
-    thief = Order(order.signed, world.order().opening_key, order.condition, order.nonce)
+    thief = Order(order.signed, world.order().unsealing_key, order.condition, order.nonce)
     with pytest.raises(InvalidRequestError, match="SEALED_WRONGLY"):
         world.open(thief, world.sealed(order))
 

@@ -20,7 +20,7 @@ from tripartite.v1 import census_service_pb2, sample_pb2
 
 from broker_common.crypto.commitments import SALT_BYTES, hash_bytes
 from broker_common.crypto.sample_bits import HEAD_BYTES, PART_BYTES, PLACES_IN_PART, Bound, SampleBits, SealedSample
-from broker_common.crypto.sealing import OpeningKey, sample_bits_info
+from broker_common.crypto.sealing import UnsealingKey, sample_bits_info
 from broker_common.errors import BrokerError
 from broker_common.query.messages import parse_message
 from health_node.query.forwarding import Sample
@@ -241,7 +241,7 @@ def test_sample_sealed_to_another_key_does_not_open(world: World) -> None:
     """Only the census node's own key opens samples."""
     order = world.order()
     ordered = world.sample(order)
-    other = OpeningKey.generate(os.urandom).sealing_key
+    other = UnsealingKey.generate(os.urandom).sealing_key
     with world.refusing("SEALED_WRONGLY"):
         hand_over(world, world.messages(ordered, sealed=ordered.sample.bits.seal(other, world.bound(order))))
 

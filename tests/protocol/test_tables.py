@@ -17,7 +17,7 @@ from broker_common.privacy.accounting import price
 from broker_common.privacy.opening import make_opening
 from broker_common.privacy.policy import Policy
 from broker_common.privacy.table_laplace import draw
-from broker_common.query.answer import open_answer
+from broker_common.query.answer import unseal_answer
 from broker_common.query.question import Question, parse_question
 from broker_common.values import ExactCounts
 from census_node.ledger.steps import LedgerSteps
@@ -67,9 +67,9 @@ def test_a_table_is_charged_once_and_answered_with_one_draw(world: World, text: 
     order = world.order(change=partial(put, question))
     slot = order.body.noise_slot
     secret = SlotSecrets(world.census_folder / "slots").read(slot.number, slot.commitment)
-    verified = open_answer(
+    verified = unseal_answer(
         world.answer(order),
-        opening_key=order.opening_key,
+        unsealing_key=order.unsealing_key,
         ticket_hash=order.hash,
         cells=len(question.cells),
         census_keys=[world.secrets.answer.verify_key],

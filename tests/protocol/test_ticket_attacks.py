@@ -50,7 +50,7 @@ def altered(order: Order, change: Change) -> Order:
     signed = ticket_pb2.SignedTicket(
         ticket=body.SerializeToString(deterministic=True), signature=order.signed.signature, key_id=order.signed.key_id
     )
-    return Order(signed, order.opening_key, order.condition, order.nonce)
+    return Order(signed, order.unsealing_key, order.condition, order.nonce)
 
 
 def with_unknown_field(message: Message) -> None:

@@ -19,8 +19,7 @@ from fakes.randomness import SeededRandomness
 from google.protobuf.message import Message
 from tripartite.v1 import answer_pb2, quote_pb2
 
-from broker_common.audit.export.dictionaries import file_of
-from broker_common.audit.export.documents import MAX_DOCUMENT_BYTES, ReceiptFile, parse_receipt_file
+from broker_common.audit.export.documents import MAX_DOCUMENT_BYTES, ReceiptFile, file_of, parse_receipt_file
 from broker_common.audit.export.writing import COSIGNED, WITNESSED
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.signing import Purpose, SigningKey

@@ -19,7 +19,7 @@ from broker_common.audit.export.writing import COSIGNED, WITNESSED
 from broker_common.audit.findings import Findings
 from broker_common.audit.logs.census_log import CensusLog
 from broker_common.audit.logs.health_log import HealthLog
-from broker_common.audit.logs.notes import CheckedNote
+from broker_common.audit.logs.signers import CheckedNote
 from broker_common.tlog.census_state import ChargedTicket
 from broker_common.tlog.entries import Entry, Forwarded, Settled, Submitted
 

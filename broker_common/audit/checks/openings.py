@@ -19,9 +19,9 @@ from broker_common.audit.export.reading import Part, UnreadableError
 from broker_common.audit.findings import Findings
 from broker_common.audit.logs.census_log import CensusLog
 from broker_common.crypto.commitments import SALT_BYTES, commit_criteria
-from broker_common.crypto.sealing import OpeningKey
+from broker_common.crypto.sealing import UnsealingKey
 from broker_common.errors import InvalidRequestError
-from broker_common.privacy.opening import OPENING_SUFFIX, SEALED_OPENING_BYTES, Opening, open_opening
+from broker_common.privacy.opening import OPENING_SUFFIX, SEALED_OPENING_BYTES, Opening, unseal_opening
 from broker_common.query.question import read_question
 from broker_common.tlog.census_state import ChargedTicket
 from broker_common.tlog.health_state import HealthState
@@ -68,13 +68,13 @@ class OpenedOnSite:
     """The openings that a census agency keeps, and the key that reads them."""
 
     part: Part
-    key: OpeningKey
+    key: UnsealingKey
 
     def states(self, ticket: str, exact: ExactCounts) -> bool | None:
         """Whether the opening of a ticket states these counts; None if there is none that can be opened."""
         try:
             sealed = self.part.read(ticket + OPENING_SUFFIX, SEALED_OPENING_BYTES)
-            return open_opening(sealed, ticket, self.key).states(exact)
+            return unseal_opening(sealed, ticket, self.key).states(exact)
         except (UnreadableError, InvalidRequestError):
             # Said where all openings are read.
             return None
@@ -99,7 +99,7 @@ def check_openings(opened: OpenedOnSite, census: CensusLog, answers: Mapping[str
 def _read(opened: OpenedOnSite, name: str, ticket: str, charged: ChargedTicket, findings: Findings) -> Opening | None:
     # 1
     try:
-        return open_opening(opened.part.read(name, SEALED_OPENING_BYTES), ticket, opened.key)
+        return unseal_opening(opened.part.read(name, SEALED_OPENING_BYTES), ticket, opened.key)
     except UnreadableError as error:
         findings.problem(error.code, "census", charged.index, name)
     except InvalidRequestError as error:

@@ -24,8 +24,7 @@ from broker_common.audit.findings import Findings, Report
 from broker_common.audit.logs.census_log import CensusLog
 from broker_common.audit.logs.health_log import HealthLog
 from broker_common.audit.logs.log_audit import ANYBODY, LogAudit
-from broker_common.audit.logs.notes import CheckedNote, NoteError
-from broker_common.audit.logs.parties import KnownResearcher
+from broker_common.audit.logs.signers import CheckedNote, KnownResearcher, NoteError
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import BrokerError

@@ -1,5 +1,5 @@
 """The files that are handed in.
 
-writing    a node's log as C2SP tlog-tiles            reading       where an export is read: plain files of bounded length
-documents  receipts and opened criteria as files      dictionaries  those that a log names, and no other
+writing    a node's log as C2SP tlog-tiles            reading  where an export is read: plain files of bounded length
+documents  receipts, opened criteria and dictionaries
 """

@@ -1,14 +1,17 @@
-"""The files of an export that are no log: a researcher's receipts, and criteria that a health agency has opened.
+"""The files of an export that are no log: receipts of a researcher, criteria that a health agency has opened, dictionaries.
 
     receipts/<query id>.json       {"format":2,"query","quote","receipt","state","ticket"}
     criteria/<ticket hash>.json    {"criteria","format":1,"nonce","ticket"}
+    dictionaries/<hash>.json       the document of every dictionary that the log says was adopted
 
-Canonical JSON as in the log, with a newline at the end; bytes in canonical base64. The messages inside are serialised as
-our own protocol does it: a file has one spelling.
+Canonical JSON as in the log, with a newline at the end of the first two; bytes in canonical base64. The messages inside are
+serialised as our own protocol does it: a file has one spelling. A dictionary is the one whose hash the log has; that its
+version and meaning are those that the agency signed is checked here, its signature with the log.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
@@ -16,10 +19,23 @@ from google.protobuf.message import Message
 from msgspec import Meta, Struct
 from tripartite.v1 import answer_pb2, quote_pb2, ticket_pb2
 
+from broker_common.audit.export.reading import Part, UnreadableError
+from broker_common.audit.findings import Findings
+from broker_common.crypto.commitments import hash_bytes
 from broker_common.errors import InvalidRequestError
+from broker_common.query.dictionary import Dictionary
+from broker_common.query.dictionary_document import (
+    MAX_DOCUMENT_BYTES as MAX_DICTIONARY_BYTES,
+)
+from broker_common.query.dictionary_document import (
+    Adoption,
+    adoption_of,
+    parse_dictionary_document,
+)
 from broker_common.query.messages import parse_message
 from broker_common.query.ticket import MAX_TICKET_BYTES
-from broker_common.values import base64_text, parse_base64
+from broker_common.tlog.replay import Adoptions
+from broker_common.values import Linkage, base64_text, parse_base64
 
 RECEIPTS = "receipts"
 CRITERIA = "criteria"
@@ -144,3 +160,55 @@ def _parse(data: bytes, kind: type[DocumentT]) -> DocumentT:
     if _encoded(document) != data:
         raise ValueError("the file is not canonical JSON")
     return document
+
+
+_NAME = re.compile(r"dictionaries/([0-9a-f]{64})\.json")
+
+
+def file_of(document: str) -> str:
+    """Where the document of this hash stands in an export."""
+    return f"dictionaries/{document}.json"
+
+
+def is_dictionary(name: str) -> bool:
+    """Whether a file stands where documents of dictionaries do."""
+    return _NAME.fullmatch(name) is not None
+
+
+def check_dictionaries(
+    role: str, part: Part, adoptions: Adoptions, is_complete: bool, findings: Findings
+) -> dict[str, Linkage]:
+    """Check every file against the adoption that names it; `is_complete`: the log holds no other adoptions.
+
+    Gives by what records are linked under each dictionary whose document holds, by the dictionary's hash.
+    """
+    linkages: dict[str, Linkage] = {}
+    handed_in = {match[1]: name for name, is_file in part.names() if is_file and (match := _NAME.fullmatch(name))}
+    for document, (entry, event) in adoptions.items():
+        if document not in handed_in:
+            findings.problem("FILE_MISSING", role, entry, file_of(document))
+            continue
+        try:
+            data = part.read(handed_in[document], MAX_DICTIONARY_BYTES)
+            dictionary = _dictionary_in(data, document)
+        except UnreadableError as error:
+            findings.problem(error.code, role, entry, error.name)
+        except ValueError as error:
+            findings.problem("DICTIONARY_DIFFERS", role, entry, str(error))
+        else:
+            adoption = Adoption(version=event.version, dictionary=event.dictionary, document=event.document)
+            if adoption_of(dictionary, data) == adoption:
+                linkages[event.dictionary] = dictionary.linkage
+            else:
+                findings.problem("DICTIONARY_DIFFERS", role, entry, file_of(document))
+    for document, name in handed_in.items():
+        if is_complete and document not in adoptions:
+            findings.problem("UNKNOWN_FILE", role, None, name)
+    return linkages
+
+
+def _dictionary_in(data: bytes, document: str) -> Dictionary:
+    """That of the document of this hash; nothing of another one is read."""
+    if hash_bytes(data).hex() != document:
+        raise ValueError("it is another one")
+    return parse_dictionary_document(data)

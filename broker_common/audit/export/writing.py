@@ -22,7 +22,7 @@ from typing import TypeVar
 from sqlite_utils import Database
 
 from broker_common.audit import texts
-from broker_common.audit.export.dictionaries import file_of
+from broker_common.audit.export.documents import file_of
 from broker_common.audit.findings import Report
 from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.storage.dictionary.adopted import Dictionaries

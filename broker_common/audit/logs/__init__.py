@@ -1,7 +1,7 @@
 """Each log by itself.
 
 log_files   do the files lead to the signed checkpoint?        log_audit  one log: canonical, whole, signed, and folded
-census_log  what the census log says, noted                    notes      who may have signed a checkpoint, and when
-health_log  what the health log says, noted                    parties    whom one log names, kept beyond an end
-disk_backed a tree and a table of tickets, on disk             refusals   did the reason of a refusal hold?
+census_log  what the census log says, noted                    health_log what the health log says, noted
+signers     who may have signed a checkpoint, and when         refusals   did the reason of a refusal hold?
+disk_backed a tree and a table of tickets, on disk
 """

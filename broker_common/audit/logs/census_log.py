@@ -20,7 +20,7 @@ from typing import Final
 from broker_common.audit.findings import Findings
 from broker_common.audit.logs.disk_backed import DiskBackedTimes
 from broker_common.audit.logs.log_audit import LogAudit
-from broker_common.audit.logs.notes import NoteError
+from broker_common.audit.logs.signers import NoteError
 from broker_common.tlog.census_state import CensusState, ChargedTicket
 from broker_common.tlog.cosignature import MOST_SKEW_MS
 from broker_common.tlog.entries import (

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from broker_common.audit.findings import Findings
 from broker_common.audit.logs.census_log import CensusLog
 from broker_common.audit.logs.log_audit import LogAudit
-from broker_common.audit.logs.notes import NoteError
 from broker_common.audit.logs.refusals import UNKNOWN_CODE, Judged, Refusals, Told
+from broker_common.audit.logs.signers import NoteError
 from broker_common.crypto.signing import Purpose, key_named
 from broker_common.errors import REASONS, InvalidRequestError
 from broker_common.query.refusal import parse_refusal

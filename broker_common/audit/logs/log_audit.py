@@ -17,8 +17,7 @@ from broker_common.audit.findings import Findings, Report
 from broker_common.audit.home import AuditorHome, Trust
 from broker_common.audit.logs.disk_backed import DiskBackedTimes
 from broker_common.audit.logs.log_files import LogFiles
-from broker_common.audit.logs.notes import CheckedNote, NoteChecker, NoteError
-from broker_common.audit.logs.parties import Parties
+from broker_common.audit.logs.signers import CheckedNote, NoteChecker, NoteError, Parties
 from broker_common.crypto.cards import VerifiedCard
 from broker_common.crypto.certificates import Role
 from broker_common.language import phrase

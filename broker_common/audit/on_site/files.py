@@ -173,7 +173,7 @@ def _plaintext(sealed: bytes, key: bytes) -> bytes:
     with _finding_damage():
         reader = FrameReader(key)
         frames = [
-            reader.open(index, index == len(starts) - 1, sealed[start : start + size]).tobytes()
+            reader.unseal(index, index == len(starts) - 1, sealed[start : start + size]).tobytes()
             for index, start in enumerate(starts)
         ]
         reader.verify_ended()

@@ -52,7 +52,7 @@ from broker_common.query.dictionary import (
 )
 from broker_common.storage.dictionary.code_lists import made_code, read_code_list, read_text, verify_codes, wrong_at
 from broker_common.storage.durable import replace_file
-from broker_common.storage.toml_places import Places
+from broker_common.storage.lined_text import Places
 from broker_common.values import Linkage
 
 FILE_NAME: Final = "dictionary.toml"

@@ -27,10 +27,9 @@ from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import ColumnType, shown
 from broker_common.storage.home import Home
 from broker_common.storage.loads import SPILLED
+from broker_common.storage.source.csv_file import MAX_LINE_BYTES, TOO_LONG
 from broker_common.storage.source.rows import (
-    MAX_LINE_BYTES,
     ROWS_PER_CHUNK,
-    TOO_LONG,
     Chunk,
     Manner,
     Progress,

@@ -13,11 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from broker_common.errors import InvalidRequestError
+from broker_common.storage.source.csv_file import CsvSource
 from broker_common.storage.source.parquet import PARQUET_MAGIC, ParquetSource
 from broker_common.storage.source.rows import (
     PLAIN,
     Chunk,
-    CsvSource,
     Manner,
     Progress,
     RejectedRows,

@@ -25,11 +25,10 @@ from typing import BinaryIO
 import duckdb
 
 from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, ColumnType, shown
+from broker_common.storage.source.csv_file import MAX_LINE_BYTES, TOO_LONG
 from broker_common.storage.source.rows import (
-    MAX_LINE_BYTES,
     PLAIN,
     ROWS_PER_CHUNK,
-    TOO_LONG,
     Chunk,
     Manner,
     Progress,

@@ -24,8 +24,9 @@ from broker_common.query.dictionary import (
     nearest,
     shown,
 )
-from broker_common.storage.source.rows import CsvSource, RejectedRows, reading, refuse
-from broker_common.storage.toml_places import Places
+from broker_common.storage.lined_text import Places
+from broker_common.storage.source.csv_file import CsvSource
+from broker_common.storage.source.rows import RejectedRows, reading, refuse
 
 FILE_NAME = "source.toml"
 PEOPLE_TABLE = "people"

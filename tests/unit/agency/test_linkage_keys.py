@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fakes.randomness import SeededRandomness
 
-from broker_common.agency.linkage_keys import LinkageKeys, NextKey
+from broker_common.agency.linkage import LinkageKeys, NextKey
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import InvalidRequestError
 from broker_common.storage.home import Home

@@ -15,9 +15,8 @@ from fakes.randomness import SeededRandomness
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_common.agency import relinking
-from broker_common.agency.linkage_keys import LinkageKeys, NextKey
-from broker_common.agency.relinking import RelinkReport, rekey, relink
+from broker_common.agency import linkage
+from broker_common.agency.linkage import LinkageKeys, NextKey, RelinkReport, rekey, relink
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError
 from broker_common.storage.durable import replacing
@@ -44,7 +43,7 @@ def test_everybody_is_where_their_new_pseudonym_belongs(
     halves = np.frombuffer(b"".join(before), ">u8").reshape(-1, 2)
     done: list[tuple[int, int]] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(relinking, "_ROWS_PER_STEP", rows)
+        patch.setattr(linkage, "_ROWS_PER_STEP", rows)
         after = rekey(halves[:, 0], halves[:, 1], keys, lambda *progress: done.append(progress))
     assert after.high.dtype == after.low.dtype == np.dtype(np.uint64)
     pseudonyms = [

@@ -26,7 +26,7 @@ from fakes.logs import (
     slots,
 )
 
-from broker_common.agency.linkage_keys import NextKey
+from broker_common.agency.linkage import NextKey
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError

@@ -9,7 +9,7 @@ import pytest
 from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.registries import SALT
 
-from broker_common.agency.relinking import rekey
+from broker_common.agency.linkage import rekey
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.storage.source.plan import PlainPlan
 from census_node.ledger.subjects import Carry, Known, Names

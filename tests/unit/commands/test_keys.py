@@ -11,7 +11,8 @@ from fakes.invoking import invoke
 
 from broker_common import cli
 from broker_common.commands import keys as key_commands
-from broker_common.commands.keys import keys, revoke_command
+from broker_common.commands.keys import keys
+from broker_common.commands.register import revoke_command
 from broker_common.errors import InvalidRequestError
 
 

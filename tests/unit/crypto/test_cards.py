@@ -34,7 +34,7 @@ from broker_common.crypto.cards import (
     with_new_key,
 )
 from broker_common.crypto.certificates import Identity, PeerCertificate, Role, TlsCredentials, make_certificate
-from broker_common.crypto.sealing import OpeningKey, SealingKey
+from broker_common.crypto.sealing import SealingKey, UnsealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError
 from broker_common.storage.clock import system_clock
@@ -86,7 +86,7 @@ def test_a_sampling_key_shows_nothing_but_its_name() -> None:
 
 def test_only_the_census_agency_has_a_sample_key() -> None:
     """Whoever asks another card for one has mixed up two cards."""
-    assert CENSUS.card.sealing_key(0).raw == CENSUS.listed(SAMPLE, OpeningKey)[0].sealing_key.raw
+    assert CENSUS.card.sealing_key(0).raw == CENSUS.listed(SAMPLE, UnsealingKey)[0].sealing_key.raw
     for role in ("health", "researcher"):
         with pytest.raises((TypeError, IndexError)):
             PARTIES[role].card.sealing_key(0)
@@ -333,7 +333,7 @@ FLAWS: dict[str, Flaw] = {
     "a sampling key's name in capitals": Flaw(HEALTH, setting(SAMPLING, key="secret 0123456789ABCDEF")),
     "a longer name of a sampling key": Flaw(HEALTH, setting(SAMPLING, key="secret 0123456789abcdef0")),
     "a signing key for samples": Flaw(CENSUS, setting(SAMPLE, key=text_of(CENSUS, "answer"))),
-    "an opening key for samples": Flaw(CENSUS, setting(SAMPLE, key=CENSUS.listed(SAMPLE, OpeningKey)[0].to_text())),
+    "an opening key for samples": Flaw(CENSUS, setting(SAMPLE, key=CENSUS.listed(SAMPLE, UnsealingKey)[0].to_text())),
 }
 
 

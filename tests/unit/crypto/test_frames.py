@@ -38,7 +38,7 @@ def sealed(count: int, seed: str = "frames") -> tuple[bytes, list[Sealed]]:
 def opened(key: bytes, frames: Sequence[Sealed]) -> list[bytes]:
     """Every plaintext, if the last frame was among them."""
     reader = FrameReader(key)
-    texts = [reader.open(*frame).tobytes() for frame in frames]
+    texts = [reader.unseal(*frame).tobytes() for frame in frames]
     reader.verify_ended()
     return texts
 
@@ -62,7 +62,7 @@ def test_a_frame_is_opened_into_memory_of_the_readers() -> None:
     """Without a copy: what is handed out is what was handed in."""
     key, [frame] = sealed(1)
     into = np.zeros(FRAME_BYTES, np.uint8)
-    assert FrameReader(key).open(*frame, into) is into
+    assert FrameReader(key).unseal(*frame, into) is into
     assert into.tobytes() == plaintext(0)
 
 

@@ -40,7 +40,7 @@ def opened(payload: RosterPayload, plaintexts: Iterable[tuple[int, bool, bytes]]
     """What is committed to by frames of these plaintexts."""
     opener = RosterOpener(payload)
     for index, last, text in plaintexts:
-        opener.open_frame(index, last, sealer.seal_frame(index, last, text))
+        opener.unseal_frame(index, last, sealer.seal_frame(index, last, text))
     return opener.finish()
 
 

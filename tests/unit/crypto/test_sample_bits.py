@@ -26,12 +26,12 @@ from broker_common.crypto.sample_bits import (
     SealedSample,
     part_count,
 )
-from broker_common.crypto.sealing import OpeningKey
+from broker_common.crypto.sealing import UnsealingKey
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.delays import DECLARED_STEP
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "sample_bits.json").read_text())
-KEY, OTHER_KEY = (OpeningKey.generate(SeededRandomness(name)) for name in ("key", "other"))
+KEY, OTHER_KEY = (UnsealingKey.generate(SeededRandomness(name)) for name in ("key", "other"))
 SALT = bytes(range(32))
 ROSTER_COMMITMENT = b"c" * 32
 BOUND = Bound(b"t" * 32, b"r" * 32)
@@ -47,7 +47,7 @@ def sample_of(places: Sequence[int] | range, declared: int = DECLARED, salt: byt
 
 def opened(sealed: SealedSample, sample: SampleBits, *, people: int, declared: int = DECLARED) -> SampleBits:
     """As the census node opens it."""
-    return SampleBits.open(sealed, [KEY], BOUND, sample.commitment(BOUND), declared=declared, people=people)
+    return SampleBits.unseal(sealed, [KEY], BOUND, sample.commitment(BOUND), declared=declared, people=people)
 
 
 @given(
@@ -142,7 +142,7 @@ def test_sample_of_another_ticket_or_roster_does_not_open(other: Bound) -> None:
         opened(sample.seal(KEY.sealing_key, other), sample, people=DECLARED)
     sealed, claimed = sample.seal(KEY.sealing_key, BOUND), sample.commitment(other)
     with pytest.raises(InvalidRequestError, match="COMMITMENT_MISMATCH"):
-        SampleBits.open(sealed, [KEY], BOUND, claimed, declared=DECLARED, people=DECLARED)
+        SampleBits.unseal(sealed, [KEY], BOUND, claimed, declared=DECLARED, people=DECLARED)
 
 
 def test_sample_for_another_key_does_not_open_and_either_of_two_does() -> None:
@@ -150,8 +150,8 @@ def test_sample_for_another_key_does_not_open_and_either_of_two_does() -> None:
     sample = sample_of(range(9))
     sealed, claimed = sample.seal(OTHER_KEY.sealing_key, BOUND), sample.commitment(BOUND)
     with pytest.raises(InvalidRequestError, match="SEALED_WRONGLY"):
-        SampleBits.open(sealed, [KEY], BOUND, claimed, declared=DECLARED, people=DECLARED)
-    again = SampleBits.open(sealed, [OTHER_KEY, KEY], BOUND, claimed, declared=DECLARED, people=DECLARED)
+        SampleBits.unseal(sealed, [KEY], BOUND, claimed, declared=DECLARED, people=DECLARED)
+    again = SampleBits.unseal(sealed, [OTHER_KEY, KEY], BOUND, claimed, declared=DECLARED, people=DECLARED)
     assert np.array_equal(again.bits, sample.bits)
 
 
@@ -188,7 +188,7 @@ def test_sample_is_bound_to_number_and_linkage_of_its_roster() -> None:
     sample = sample_of(range(9))
     for other in others:
         with pytest.raises(InvalidRequestError, match="SEALED_WRONGLY"):
-            SampleBits.open(
+            SampleBits.unseal(
                 sample.seal(KEY.sealing_key, bound),
                 [KEY],
                 other,
@@ -197,7 +197,7 @@ def test_sample_is_bound_to_number_and_linkage_of_its_roster() -> None:
                 people=DECLARED,
             )
         with pytest.raises(InvalidRequestError, match="COMMITMENT_MISMATCH"):
-            SampleBits.open(
+            SampleBits.unseal(
                 sample.seal(KEY.sealing_key, bound),
                 [KEY],
                 bound,
@@ -249,6 +249,6 @@ def test_refused_vectors_are_refused(vector: dict[str, Any]) -> None:
     sealed = sample.seal(KEY.sealing_key, BOUND)
     committed = sample_of(vector["committed"], declared)
     with pytest.raises(InvalidRequestError, match=vector["code"]):
-        SampleBits.open(
+        SampleBits.unseal(
             sealed, [KEY], BOUND, committed.commitment(BOUND), declared=vector["of"], people=vector["roster_people"]
         )

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from broker_common.crypto.sealing import (
     SEALING_KEY_BYTES,
     SEALING_OVERHEAD_BYTES,
-    OpeningKey,
     SealingKey,
+    UnsealingKey,
     answer_info,
     roster_info,
     sample_bits_info,
 )
 from broker_common.errors import InvalidRequestError
 
-KEY = OpeningKey.generate(SeededRandomness("sealing"))
-OTHER = OpeningKey.generate(SeededRandomness("other"))
+KEY = UnsealingKey.generate(SeededRandomness("sealing"))
+OTHER = UnsealingKey.generate(SeededRandomness("other"))
 TICKET, ROSTER = b"t" * 32, b"r" * 32
 INFO = sample_bits_info(TICKET, ROSTER)
 PLAINTEXT = b"frame key" * 3
@@ -39,10 +39,10 @@ LOW_ORDER = [
 ]
 
 
-def refusal(key: OpeningKey, sealed: bytes, info: bytes) -> str:
+def refusal(key: UnsealingKey, sealed: bytes, info: bytes) -> str:
     """Everything that a failed opening shows."""
     with pytest.raises(InvalidRequestError) as caught:
-        key.open(sealed, info, subject="frame key")
+        key.unseal(sealed, info, subject="frame key")
     return f"{caught.value.code} {caught.value.text} {caught.value.hint} {caught.value.details}"
 
 
@@ -51,7 +51,7 @@ REFUSAL = refusal(OTHER, SEALED, INFO)
 
 def test_what_was_sealed_opens() -> None:
     """The right key with the right info gives the plaintext back, and the overhead is the published constant."""
-    assert KEY.open(SEALED, INFO, subject="frame key") == PLAINTEXT
+    assert KEY.unseal(SEALED, INFO, subject="frame key") == PLAINTEXT
     assert len(SEALED) == len(PLAINTEXT) + SEALING_OVERHEAD_BYTES
 
 
@@ -126,7 +126,7 @@ def test_a_malformed_public_key_is_refused(raw: bytes) -> None:
 
 def test_keys_survive_their_text_form() -> None:
     """Key files give back the keys that were written."""
-    assert OpeningKey.parse_text(KEY.to_text() + "\n") == KEY
+    assert UnsealingKey.parse_text(KEY.to_text() + "\n") == KEY
     assert SealingKey.parse_text(KEY.sealing_key.to_text() + "\n").raw == KEY.sealing_key.raw
     assert len(KEY.sealing_key.raw) == SEALING_KEY_BYTES
 
@@ -145,4 +145,4 @@ def test_keys_survive_their_text_form() -> None:
 def test_a_malformed_private_key_text_is_refused(text: str) -> None:
     """A public key file, a truncated one, or trailing words make no opening key."""
     with pytest.raises(ValueError, match=r"."):
-        OpeningKey.parse_text(text)
+        UnsealingKey.parse_text(text)

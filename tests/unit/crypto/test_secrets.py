@@ -17,7 +17,7 @@ from broker_common.crypto.commitments import SlotSecret
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.crypto.sampling import SamplingKey
-from broker_common.crypto.sealing import OpeningKey
+from broker_common.crypto.sealing import UnsealingKey
 from broker_common.crypto.secret import Secret, parse_secret, secret_text
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.privacy.opening import Opening
@@ -31,7 +31,7 @@ COUNT = 7_318_294_651
 
 SECRETS: dict[str, object] = {
     "signing key": SigningKey(Purpose.TICKET, RAW),
-    "opening key": OpeningKey(LONG),
+    "opening key": UnsealingKey(LONG),
     "linkage key": LinkageKey(RAW),
     "linkage chain": LinkageChain([LinkageKey(bytes(32)), LinkageKey(RAW)]),
     "sampling key": SamplingKey(RAW),

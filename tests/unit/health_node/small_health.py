@@ -37,7 +37,7 @@ from broker_common.crypto.commitments import SALT_BYTES, commit_criteria, hash_b
 from broker_common.crypto.rosters import RosterOpener, RosterPayload
 from broker_common.crypto.sample_bits import PLACES_IN_PART, Bound, SampleBits, SealedSample
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS, SamplingKey
-from broker_common.crypto.sealing import OpeningKey, roster_info
+from broker_common.crypto.sealing import UnsealingKey, roster_info
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import BrokerError
 from broker_common.membership.peers import KnownPeers
@@ -131,7 +131,7 @@ class SmallCensus:
         # By ticket hash: index and entry.
         self._charges: dict[str, tuple[int, bytes]] = {}
         self._manifests: dict[int, bytes] = {}
-        (self._key,) = CENSUS.listed(SAMPLE, OpeningKey)
+        (self._key,) = CENSUS.listed(SAMPLE, UnsealingKey)
 
     @property
     def stub(self) -> census_service_pb2_grpc.CensusServiceAsyncStub:
@@ -166,7 +166,7 @@ class SmallCensus:
         HEALTH.signing(Purpose.MANIFEST).verify_key.verify_signature(head.manifest.manifest, head.manifest.signature)
         sealed = SealedSample(head.sealed_head, [part.bits for part in parts[1:]])
         bound = Bound(hash_bytes(head.ticket.ticket), self._manifests[manifest.roster])
-        opened = SampleBits.open(
+        opened = SampleBits.unseal(
             sealed,
             [self._key],
             bound,
@@ -233,10 +233,10 @@ class SmallCensus:
         document = header.manifest.manifest
         manifest = roster_pb2.RosterManifest.FromString(document)
         payload = RosterPayload.parse(
-            self._key.open(header.sealed_key, roster_info(hash_bytes(document)), subject="roster")
+            self._key.unseal(header.sealed_key, roster_info(hash_bytes(document)), subject="roster")
         )
         opener = RosterOpener(payload)
-        people = [opener.open_frame(frame.index, frame.last, frame.ciphertext) for frame in frames]
+        people = [opener.unseal_frame(frame.index, frame.last, frame.ciphertext) for frame in frames]
         assert opener.finish() == manifest.commitment
         self.rosters[manifest.number] = np.concatenate(people)
         self._manifests[manifest.number] = hash_bytes(document)
@@ -521,7 +521,7 @@ class SmallHealth:
             scale=30,
             fraction_millionths=fraction,
             criteria_commitment=commit_criteria(nonce, canonical_bytes(condition)),
-            answer_key=OpeningKey.generate(os.urandom).sealing_key.raw,
+            answer_key=UnsealingKey.generate(os.urandom).sealing_key.raw,
             policy_hash=self.policy.hash,
             health_dictionary=HEALTH_DICTIONARY.hash,
             census_dictionary=CENSUS_DICTIONARY.hash,

@@ -10,9 +10,9 @@ import pytest
 
 from broker_common.crypto.commitments import SlotSecret, answer_salt, commit_answer, commit_slot, noise_seed
 from broker_common.crypto.noise_stream import NoiseStream
-from broker_common.crypto.sealing import OpeningKey, opening_info
+from broker_common.crypto.sealing import UnsealingKey, opening_info
 from broker_common.errors import InvalidRequestError
-from broker_common.privacy.opening import SEALED_OPENING_BYTES, Opening, make_opening, open_opening, seal_opening
+from broker_common.privacy.opening import SEALED_OPENING_BYTES, Opening, make_opening, seal_opening, unseal_opening
 from broker_common.privacy.table_laplace import add_noise
 from broker_common.values import ExactCounts
 
@@ -27,20 +27,20 @@ def make(*counts: int) -> Opening:
 
 
 @pytest.fixture(scope="module")
-def key() -> OpeningKey:
+def key() -> UnsealingKey:
     """The oversight body's."""
-    return OpeningKey.generate(os.urandom)
+    return UnsealingKey.generate(os.urandom)
 
 
 @pytest.mark.parametrize("counts", [(0,), (41,), (2**53 - 1,), (41, 0, 7), (2**53 - 1,) * 16])
-def test_round_trip_has_one_length(key: OpeningKey, counts: tuple[int, ...]) -> None:
+def test_round_trip_has_one_length(key: UnsealingKey, counts: tuple[int, ...]) -> None:
     """What is sealed is what is opened, and its size says nothing of the counts, nor of how many there are."""
     sealed = seal_opening(make(*counts), key.sealing_key)
     assert len(sealed) == SEALED_OPENING_BYTES
-    assert open_opening(sealed, TICKET, key) == make(*counts)
+    assert unseal_opening(sealed, TICKET, key) == make(*counts)
 
 
-def test_the_longest_opening_fits(key: OpeningKey) -> None:
+def test_the_longest_opening_fits(key: UnsealingKey) -> None:
     """Sixteen counts, a slot and a load as long as a log allows: an opening that did not fit would stop an answer."""
     longest = msgspec.structs.replace(make(*[2**53 - 1] * 16), slot=2**53 - 1, load="a" * 64)
     assert len(seal_opening(longest, key.sealing_key)) == SEALED_OPENING_BYTES
@@ -72,12 +72,12 @@ def test_another_count_has_another_receipt() -> None:
     assert make(41).answer_hash(30, SUBMITTED) != make(42).answer_hash(30, SUBMITTED)
 
 
-def test_nobody_else_opens_it(key: OpeningKey) -> None:
+def test_nobody_else_opens_it(key: UnsealingKey) -> None:
     """Another key, or another ticket, opens nothing."""
     sealed = seal_opening(make(), key.sealing_key)
-    for ticket, other in ((TICKET, OpeningKey.generate(os.urandom)), ("cd" * 32, key)):
+    for ticket, other in ((TICKET, UnsealingKey.generate(os.urandom)), ("cd" * 32, key)):
         with pytest.raises(InvalidRequestError) as caught:
-            open_opening(sealed, ticket, other)
+            unseal_opening(sealed, ticket, other)
         assert caught.value.code == "SEALED_WRONGLY"
 
 
@@ -102,10 +102,10 @@ def test_nobody_else_opens_it(key: OpeningKey) -> None:
         msgspec.json.encode(make(), order="sorted").replace(LOAD.encode(), b"a" * 65),
     ],
 )
-def test_what_is_no_opening_of_the_ticket_is_refused(key: OpeningKey, document: bytes) -> None:
+def test_what_is_no_opening_of_the_ticket_is_refused(key: UnsealingKey, document: bytes) -> None:
     """Sealed by whoever has the public key, it may be anything."""
     with pytest.raises(InvalidRequestError) as caught:
-        open_opening(key.sealing_key.seal(document.ljust(1024), opening_info(TICKET)), TICKET, key)
+        unseal_opening(key.sealing_key.seal(document.ljust(1024), opening_info(TICKET)), TICKET, key)
     assert caught.value.code == "MALFORMED_MESSAGE"
 
 

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from tripartite.v1 import answer_pb2
 
 from broker_common.crypto.commitments import commit_answer
-from broker_common.crypto.sealing import OpeningKey, answer_info
+from broker_common.crypto.sealing import UnsealingKey, answer_info
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InvalidRequestError
 from broker_common.query.answer import (
     SEALED_ANSWER_BYTES,
     VerifiedAnswer,
     VerifiedReceipt,
-    open_answer,
     pad_answer,
+    unseal_answer,
     verify_receipt,
 )
 from broker_common.values import NoisyCounts
@@ -27,7 +27,7 @@ from broker_common.values import NoisyCounts
 TICKET = b"t" * 32
 OTHER_TICKET = b"o" * 32
 CENSUS = SigningKey(Purpose.ANSWER, bytes(32))
-OPENING = OpeningKey.generate(SeededRandomness())
+OPENING = UnsealingKey.generate(SeededRandomness())
 PADDED_BYTES = 16 * 1024
 
 
@@ -75,13 +75,15 @@ def seal(padded: bytes, ticket_hash: bytes = TICKET) -> bytes:
     return OPENING.sealing_key.seal(padded, answer_info(ticket_hash))
 
 
-def opened(sealed: bytes, ticket_hash: bytes = TICKET, key: OpeningKey = OPENING, cells: int = 1) -> VerifiedAnswer:
+def opened(sealed: bytes, ticket_hash: bytes = TICKET, key: UnsealingKey = OPENING, cells: int = 1) -> VerifiedAnswer:
     """Opened as the researcher does."""
-    return open_answer(sealed, opening_key=key, ticket_hash=ticket_hash, cells=cells, census_keys=[CENSUS.verify_key])
+    return unseal_answer(
+        sealed, unsealing_key=key, ticket_hash=ticket_hash, cells=cells, census_keys=[CENSUS.verify_key]
+    )
 
 
 def refusal(
-    sealed: bytes, ticket_hash: bytes = TICKET, key: OpeningKey = OPENING, cells: int = 1
+    sealed: bytes, ticket_hash: bytes = TICKET, key: UnsealingKey = OPENING, cells: int = 1
 ) -> InvalidRequestError:
     """The error with which an answer is refused."""
     with pytest.raises(InvalidRequestError) as caught:
@@ -217,7 +219,7 @@ def test_an_answer_to_another_ticket_does_not_open() -> None:
     """The seal binds the ticket; answers cannot be swapped between one's own questions either."""
     sealed = seal(pad_answer(answer(sign(receipt(ticket_hash=OTHER_TICKET)))), OTHER_TICKET)
     assert refusal(sealed).code == "SEALED_WRONGLY"
-    other_key = OpeningKey.generate(SeededRandomness("other"))
+    other_key = UnsealingKey.generate(SeededRandomness("other"))
     assert refusal(seal(pad_answer(answer())), key=other_key).code == "SEALED_WRONGLY"
 
 

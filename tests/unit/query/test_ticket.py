@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tripartite.v1 import ticket_pb2
 
 from broker_common.crypto.commitments import hash_bytes
-from broker_common.crypto.sealing import OpeningKey
+from broker_common.crypto.sealing import UnsealingKey
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InvalidRequestError
 from broker_common.query.ticket import (
@@ -28,7 +28,7 @@ from broker_common.query.ticket import (
 NOW_MS = FakeClock()()
 KEY = SigningKey(Purpose.TICKET, bytes(32))
 MALLORY = SigningKey(Purpose.TICKET, b"m" * 32)
-ANSWER_KEY = OpeningKey.generate(SeededRandomness()).sealing_key.raw
+ANSWER_KEY = UnsealingKey.generate(SeededRandomness()).sealing_key.raw
 RESEARCHERS = {
     "alice": Researcher("alice", (KEY.verify_key,), frozenset({"study"})),
     "mallory": Researcher("mallory", (MALLORY.verify_key,), frozenset({"other"})),
@@ -169,7 +169,7 @@ def test_an_unknown_key_is_named_but_not_at_length() -> None:
     "changes",
     [
         {"question": ticket_pb2.Question(variable="mother_tongue", cells=[ticket_pb2.Cell(values=["x"])])},
-        {"answer_key": OpeningKey.generate(SeededRandomness("thief")).sealing_key.raw},
+        {"answer_key": UnsealingKey.generate(SeededRandomness("thief")).sealing_key.raw},
         {"scale": 1},
         {"fraction_millionths": 1},
         {"query_id": b"r" * 16},

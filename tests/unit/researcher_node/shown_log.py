@@ -27,7 +27,7 @@ from tripartite.v1 import (
 )
 
 from broker_common.crypto.commitments import SlotSecret, commit_answer, commit_slot, hash_bytes
-from broker_common.crypto.sealing import OpeningKey, SealingKey, answer_info
+from broker_common.crypto.sealing import SealingKey, UnsealingKey, answer_info
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import BrokerError
 from broker_common.membership.exchange import CardService
@@ -54,7 +54,7 @@ class Asked:
     """A question of the researcher's, as its store and its ticket have it."""
 
     def __init__(self, census: ShownLog, slot: ticket_pb2.NoiseSlot, question: str = FRENCH) -> None:
-        self.opening_key = OpeningKey.generate(os.urandom)
+        self.unsealing_key = UnsealingKey.generate(os.urandom)
         body = ticket_pb2.Ticket(
             query_id=os.urandom(QUERY_ID_BYTES),
             researcher_id=RESEARCHER,
@@ -63,7 +63,7 @@ class Asked:
             scale=SCALE,
             fraction_millionths=1_000_000,
             criteria_commitment=os.urandom(32),
-            answer_key=self.opening_key.sealing_key.raw,
+            answer_key=self.unsealing_key.sealing_key.raw,
             policy_hash=POLICY_HASH,
             noise_slot=slot,
             expires_ms=census.clock() + 60_000,
@@ -186,7 +186,7 @@ class ShownLog(SignedLog):
         slot = len(self.slot_secrets)
         index = self.commit_slots(1)
         asked = Asked(self, self.quote(index, slot).noise_slot, question)
-        answers.put(asked.row, asked.opening_key)
+        answers.put(asked.row, asked.unsealing_key)
         return asked
 
     def answer(

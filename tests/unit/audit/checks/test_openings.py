@@ -19,12 +19,12 @@ from broker_common.audit.export.reading import FolderPart
 from broker_common.audit.home import AuditorHome
 from broker_common.audit.report.verdict import report_json, report_text
 from broker_common.crypto.commitments import commit_answer, hash_bytes
-from broker_common.crypto.sealing import OpeningKey, opening_info
+from broker_common.crypto.sealing import UnsealingKey, opening_info
 from broker_common.privacy.opening import OPENING_SUFFIX, SEALED_OPENING_BYTES, Opening, seal_opening
 from broker_common.query.question import REST, Cell, Question
 from broker_common.values import NoisyCounts
 
-KEY = OpeningKey.generate(os.urandom)
+KEY = UnsealingKey.generate(os.urandom)
 # Of the charge that the tests lie about: the second answer of three.
 CHARGED = 12
 
@@ -35,7 +35,7 @@ def history() -> History:
     return honest(3)
 
 
-def audited(home: AuditorHome, exports: Exports, openings: dict[str, bytes], key: OpeningKey = KEY) -> Audited:
+def audited(home: AuditorHome, exports: Exports, openings: dict[str, bytes], key: UnsealingKey = KEY) -> Audited:
     """A replay with these openings."""
     return replayed(exports, home, OpenedOnSite(MemoryPart(openings), key))
 
@@ -205,7 +205,7 @@ def test_a_link_in_the_place_of_an_opening_is_a_problem(history: History, home: 
 
 def test_what_is_sealed_to_another_key_proves_nothing(history: History, home: AuditorHome) -> None:
     """An agency that seals to a key of its own shows nothing to the oversight body, which says so of every answer."""
-    other = OpeningKey.generate(os.urandom)
+    other = UnsealingKey.generate(os.urandom)
     audit = audited(home, history.exports(), history.openings(other.sealing_key))
     assert [code for code, _, _ in found(audit)] == ["OPENING_UNREADABLE"] * 3
     assert audit.noise == 0

@@ -12,8 +12,13 @@ from fakes.clock import FakeClock
 from fakes.connections import at, watch
 from fakes.history import auditor
 
-from broker_common.audit.export.dictionaries import is_dictionary
-from broker_common.audit.export.documents import OpenedCriteria, ReceiptFile, parse_criteria_file, parse_receipt_file
+from broker_common.audit.export.documents import (
+    OpenedCriteria,
+    ReceiptFile,
+    is_dictionary,
+    parse_criteria_file,
+    parse_receipt_file,
+)
 from broker_common.audit.export.reading import FolderPart, UnreadableError
 from broker_common.audit.export.writing import ExportFolder, ExportReport, export_log
 from broker_common.audit.findings import Findings

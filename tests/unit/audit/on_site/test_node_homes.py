@@ -16,7 +16,7 @@ from broker_common.audit.export.reading import FolderPart
 from broker_common.audit.findings import Findings
 from broker_common.audit.on_site.visit import OnSite
 from broker_common.crypto.linkage import LinkageKey
-from broker_common.crypto.sealing import OpeningKey
+from broker_common.crypto.sealing import UnsealingKey
 from census_node.release.oversight import Oversight
 
 
@@ -59,7 +59,7 @@ def test_every_charge_of_a_node_is_decided_again(world: World) -> None:
 
 def test_every_count_of_a_node_is_counted_again(world: World) -> None:
     """As the openings state them that the node seals to the oversight key."""
-    key = OpeningKey.generate(os.urandom)
+    key = UnsealingKey.generate(os.urandom)
     folder = world.census_folder / "openings"
     world.oversight = Oversight(folder, key.sealing_key, DAY_MS)
     world.census.journal.close()

@@ -16,7 +16,7 @@ from fakes.registries import SALT, made_names, made_registry, write_registry
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_common.agency.relinking import rekey
+from broker_common.agency.linkage import rekey
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import InternalError
 from broker_common.storage.source.plan import PlainPlan

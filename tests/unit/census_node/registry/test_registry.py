@@ -17,7 +17,7 @@ from fakes.registries import made_registry, write_registry
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_common.agency.relinking import rekey
+from broker_common.agency.linkage import rekey
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import InternalError
 from broker_common.query.dictionary import Dictionary

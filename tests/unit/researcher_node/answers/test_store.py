@@ -104,7 +104,7 @@ def test_key_of_an_answer_that_was_read_is_in_no_file(world: World, answers: Ans
     orders = [world.order() for _ in range(8)]
     for order in orders:
         world.remember(answers, order)
-    keys = [order.opening_key.to_text().split()[-1].encode() for order in orders]
+    keys = [order.unsealing_key.to_text().split()[-1].encode() for order in orders]
     assert all(len(key) > 40 and key in stored_bytes(world) for key in keys)
     for order in orders[:5]:
         answers.receive(sealed_answer(world, order))
@@ -116,7 +116,7 @@ def test_key_is_wiped_although_others_are_reading(world: World, answers: Answers
     """A reader that takes its time delays the wiping, and nobody's writing."""
     order = world.order()
     world.remember(answers, order)
-    key = order.opening_key.to_text().split()[-1].encode()
+    key = order.unsealing_key.to_text().split()[-1].encode()
     sealed = sealed_answer(world, order)
     reader = sqlite3.connect(world.directory / "answers.db", isolation_level=None, check_same_thread=False)
     reader.execute("begin")
@@ -157,7 +157,7 @@ def test_reader_that_never_ends_keeps_nobody_from_their_answer(
         reader.execute("rollback")
     other.receive(sealed_answer(world, orders[1]))
     for order in orders:
-        assert order.opening_key.to_text().split()[-1].encode() not in stored_bytes(world)
+        assert order.unsealing_key.to_text().split()[-1].encode() not in stored_bytes(world)
     reader.close()
 
 
@@ -344,7 +344,7 @@ def test_a_label_is_kept_with_its_question_and_shown_to_no_auditor(tmp_path: Pat
     log = ShownLog()
     with closing(log.open_answers(tmp_path / "answers.db")) as answers:
         asked = log.ask(answers)
-        answers.put(dataclasses.replace(asked.row, query="cd" * 16, label="mine alone"), asked.opening_key)
+        answers.put(dataclasses.replace(asked.row, query="cd" * 16, label="mine alone"), asked.unsealing_key)
         assert answers.get("cd" * 16).label == "mine alone"
         assert "mine alone" not in repr(answers.receipts())
 
@@ -358,7 +358,7 @@ def test_what_the_dictionary_said_is_kept_with_its_question(tmp_path: Path) -> N
     part = AskedOf(not_asked="not asked", one_in=5, design_effect_hundredths=280)
     with closing(log.open_answers(path)) as answers:
         asked = log.ask(answers)
-        answers.put(dataclasses.replace(asked.row, query="cd" * 16, asked_of=part), asked.opening_key)
+        answers.put(dataclasses.replace(asked.row, query="cd" * 16, asked_of=part), asked.unsealing_key)
     with closing(log.open_answers(path)) as answers:
         assert [each.asked_of for each in answers.all()] == [None, part]
         assert answers.get("cd" * 16).asked_of == part

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker_common.storage.source import rows as source_rows
-from broker_common.storage.source.rows import TOO_LONG, fields, split_lines
+from broker_common.storage.source import csv_file
+from broker_common.storage.source.csv_file import TOO_LONG, fields, split_lines
 
 LONGEST = 30
 PIECES = (b"a", b"7", b",", b",", b'"', b'""', b'","', b" ", b"\r", b"\xc3\xa9", b"\xff", b"\xc3", b"x" * LONGEST)
@@ -52,7 +52,7 @@ def test_lines_are_read_together_as_they_are_one_by_one(lines: list[bytes], widt
     """Quotes, other encodings, ragged, empty and long lines anywhere change nothing for the others."""
     rejected: list[tuple[int, str]] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(source_rows, "MAX_LINE_BYTES", LONGEST)
+        patch.setattr(csv_file, "MAX_LINE_BYTES", LONGEST)
         columns, places = split_lines(lines, width, lambda at, reason: rejected.append((at, reason)))
     rows = [list(row) for row in zip(*columns, strict=True)]
     assert (list(zip(places, rows, strict=True)), sorted(rejected)) == one_by_one(lines, width)

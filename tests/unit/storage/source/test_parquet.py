@@ -13,8 +13,9 @@ from fakes.parquet import write_parquet
 from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import Code, Column, ColumnType
 from broker_common.storage.source import parquet
+from broker_common.storage.source.csv_file import MAX_LINE_BYTES
 from broker_common.storage.source.parquet import ParquetSource
-from broker_common.storage.source.rows import MAX_LINE_BYTES, Manner, RejectedRows, RowKind, published
+from broker_common.storage.source.rows import Manner, RejectedRows, RowKind, published
 
 AGE = Column(name="age", type=ColumnType.INTEGER, description="Age.", maximum=130)
 BORN = Column(name="born", type=ColumnType.DATE, description="Born.")

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import Code, Column, ColumnType
+from broker_common.storage.source.csv_file import MAX_LINE_BYTES, CsvSource
 from broker_common.storage.source.rows import (
     MAX_KEPT_REJECTIONS,
-    MAX_LINE_BYTES,
-    CsvSource,
     Manner,
     RejectedRows,
     RowKind,

@@ -10,8 +10,8 @@ import pytest
 from unit.storage.own_data import DICTIONARY, IDS, own_home, plan_of
 
 from broker_common.errors import InvalidRequestError
+from broker_common.storage.lined_text import Places
 from broker_common.storage.source.toml import parse_source_toml
-from broker_common.storage.toml_places import Places
 
 HEAD = '[people]\nfiles = ["p.csv"]\nid = "card"\nid_form = "ontario_health_card"\n'
 STAYS = '[events.stay]\nfiles = ["s.csv"]\nid = "card"\n'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fakes import logs
 
-from broker_common.audit.logs.notes import NoteChecker, NoteError
+from broker_common.audit.logs.signers import NoteChecker, NoteError
 from broker_common.crypto.signing import Purpose
 from broker_common.tlog.cosignature import Cosigner
 

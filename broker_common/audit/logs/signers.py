@@ -1,22 +1,29 @@
-"""Who may have signed a checkpoint, and when: keys as cards have announced and ended them, and the check of a whole note.
+"""Who may have signed a checkpoint, and when: whom a log names, by which keys, and the check of a whole note.
 
 A log says itself which keys it signs with (its own cards) and which witnesses it knows (the cards of its peers). A note
 that stands in an entry was signed before it, and after the last entry that it covers; a key is good for it if it had been
 announced by then and had not ended when that last entry was made. Every signature line is explained by such a key, or it
 is a problem: nothing in an export is without meaning.
+
+`Parties` keeps what a log says of keys and peers beyond an end: a receipt or a note may be older than the card that replaced a
+key, or than a revocation.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from broker_common.crypto.cards import PURPOSES, VerifiedCard
+from broker_common.crypto.certificates import Role
 from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.errors import InvalidRequestError
 from broker_common.tlog.cosignature import CosignatureVerifier
+from broker_common.tlog.entries import Announced, Entry, Registered, Revoked
+from broker_common.tlog.membership import Membership
 from broker_common.tlog.note import KEY_HASH_BYTES, Checkpoint, NoteVerifier, key_hash, parse_note
 
 # Later than any time on a card.
@@ -151,3 +158,81 @@ def _lines_of(verifier: NoteVerifier | CosignatureVerifier) -> set[tuple[str, by
     """How the signature lines of these keys begin."""
     kind = _ED25519 if isinstance(verifier, NoteVerifier) else _TIMESTAMPED_ED25519
     return {(verifier.name, key_hash(verifier.name, kind, key)) for key in verifier.keys}
+
+
+@dataclass(frozen=True, slots=True)
+class KnownResearcher:
+    """What a log said of a researcher between two entries; no card after a revocation."""
+
+    card: VerifiedCard | None
+    projects: frozenset[str]
+
+    def ticket_keys(self, time_ms: int) -> list[VerifyKey]:
+        return [] if self.card is None else self.card.verify_keys(Purpose.TICKET, time_ms)
+
+
+class Parties:
+    """Everybody whom one log names."""
+
+    def __init__(self) -> None:
+        self.own = KeyHistory()
+        self._agencies: dict[str, KeyHistory] = {}
+        # For each name: the entries at which its card changed, and the cards. Cards change rarely.
+        self._researchers: dict[str, tuple[list[int], list[KnownResearcher]]] = {}
+
+    def learn(self, entry: Entry, membership: Membership) -> VerifiedCard | None:
+        """Take in an entry that was applied; gives the card of a peer that it registers."""
+        match entry.event:
+            case Announced():
+                if membership.own is not None:
+                    self.own.learn(membership.own, entry.time_ms)
+            case Registered(card=signed):
+                for peer in membership.everybody():
+                    if peer.card.signed == signed:
+                        self._register(entry, peer.card, frozenset(peer.projects))
+                        return peer.card
+            case Revoked(role="researcher", name=name):
+                self._say(name, entry.sequence, KnownResearcher(None, frozenset()))
+            case _:
+                pass
+        return None
+
+    def log(self, since_ms: int) -> NoteVerifier:
+        """Who may have signed a checkpoint of this log whose last entry is of this time."""
+        return NoteVerifier(self.own.origin, self.own.keys(Purpose.LOG, since_ms))
+
+    def own_witness(self, since_ms: int) -> CosignatureVerifier:
+        """Who may have cosigned for the node whose log this is."""
+        return CosignatureVerifier(self.own.origin, self.own.keys(Purpose.WITNESS, since_ms))
+
+    def witnesses(self, since_ms: int) -> dict[str, CosignatureVerifier]:
+        """By agency, of those that this log has registered: who may have cosigned it for that agency."""
+        return {
+            agency: CosignatureVerifier(keys.origin, keys.keys(Purpose.WITNESS, since_ms))
+            for agency, keys in self._agencies.items()
+        }
+
+    def researcher(self, name: str, entry: int) -> KnownResearcher | None:
+        """What the log said of a researcher when this entry was made."""
+        if name not in self._researchers:
+            return None
+        places, said = self._researchers[name]
+        place = bisect_right(places, entry)
+        return said[place - 1] if place else None
+
+    def researcher_ever(self, name: str) -> KnownResearcher | None:
+        """What the log said of a researcher last, before any revocation."""
+        _, said = self._researchers.get(name, ([], []))
+        return next((known for known in reversed(said) if known.card is not None), None)
+
+    def _register(self, entry: Entry, card: VerifiedCard, projects: frozenset[str]) -> None:
+        role: Role = card.card.role
+        if role == "researcher":
+            self._say(card.card.name, entry.sequence, KnownResearcher(card, projects))
+        else:
+            self._agencies.setdefault(card.card.organisation, KeyHistory()).learn(card, entry.time_ms)
+
+    def _say(self, name: str, entry: int, known: KnownResearcher) -> None:
+        places, said = self._researchers.setdefault(name, ([], []))
+        places.append(entry)
+        said.append(known)
