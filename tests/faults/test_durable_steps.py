@@ -57,9 +57,9 @@ from fakes.connections import WatchedConnection, break_statements, fault, watch_
 from fakes.deployment import run_here
 from fakes.desk_world import cards_by_person
 from fakes.links import InMemoryCensus, roster_sender, send_roster
-from fakes.pair import STAGES, Pair
-from fakes.rosters import MadeRoster, requests_of
 from fakes.world import HEALTH, Order, World
+from protocol.pair import STAGES, Pair
+from protocol.rosters import MadeRoster, requests_of
 from tripartite.v1 import answer_pb2
 
 from broker_common.errors import BrokerError

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 from fakes.patience import PATIENCE_SECONDS, until
-from fakes.rosters import MadeRoster
 from fakes.world import HEALTH, HEALTH_ORIGIN, Order, World
 from fuzz.mutator import mutations
 from google.protobuf.descriptor import MethodDescriptor
@@ -26,6 +25,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 from integration.loopback import CENSUS, OTHER, OWNER, Loopback, call, hand_over
 from msgspec.structs import replace
+from protocol.rosters import MadeRoster
 from structlog.testing import capture_logs
 from tripartite.v1 import (
     answer_pb2,

@@ -11,7 +11,7 @@ from math import ceil
 
 import pytest
 from fakes.neighbours import DELAY_MS, PEOPLE, TICK_MS, World, Worlds
-from fakes.wiretap import Link
+from privacy.wiretap import Link
 
 pytestmark = pytest.mark.process
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 import pytest
-from fakes.canaries import Canary, Exhibit, Finding, Place, Searcher, forms, pseudonym_forms
 from fakes.homes import key_forms
 from fakes.neighbours import World
-from fakes.wiretap import Link, message_form
+from privacy.canaries import Canary, Exhibit, Finding, Place, Searcher, forms, pseudonym_forms
 from privacy.own_worlds import (
     ADMITTED,
     ASKED,
@@ -36,6 +35,7 @@ from privacy.own_worlds import (
     OwnLife,
     OwnWorlds,
 )
+from privacy.wiretap import Link, message_form
 
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.criteria import parse_condition

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from fakes.clock import ShiftedClock
 from fakes.links import NO_CONTEXT, LyingCensus, health_service
-from fakes.pair import census_at_work
 from fakes.patience import PATIENCE_SECONDS
 from fakes.world import HEALTH, RESEARCHER, Order, World, make_policy
+from protocol.pair import census_at_work
 from tripartite.v1 import census_service_pb2, health_service_pb2
 
 from broker_common.crypto.certificates import Identity

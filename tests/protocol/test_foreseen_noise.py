@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from fakes.dishonest import ForeseeingCensus
 from fakes.history import MemoryPart, auditor
-from fakes.pair import STAGES, Pair
 from fakes.patience import until
 from fakes.witnessed import WitnessedPair
 from fakes.world import CENSUS, HEALTH, OTHER, OTHER_HEALTH, OWNER, RESEARCHER, Order, World
+from protocol.pair import STAGES, Pair
 from tripartite.v1 import answer_pb2, census_service_pb2
 
 from broker_common.audit.audit import replay_parts

@@ -24,12 +24,12 @@ from fakes.links import (
     on_the_wire,
     stream,
 )
-from fakes.pair import census_at_work
 from fakes.patience import PATIENCE_SECONDS, until
 from fakes.registries import write_registry
 from fakes.world import CENSUS, HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, make_policy
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
+from protocol.pair import census_at_work
 from tripartite.v1 import census_service_pb2, health_service_pb2, policy_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.certificates import Identity
