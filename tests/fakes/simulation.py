@@ -441,7 +441,7 @@ class Simulation:
                 yield part
             return
         self._writing.append(journal)
-        fault = None
+        process, fault = None, None
         try:
             with begin(journal) as transaction:
                 yield transaction
