@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-__all__ = ["LabSite", "lab_site"]
-
 _READY = re.compile(r"policy lab ready on (http://127\.0\.0\.1:(\d+))\n")
 
 

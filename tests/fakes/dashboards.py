@@ -21,8 +21,6 @@ from broker_common.dashboard.site import make_app
 from broker_common.language import LANGUAGES
 from broker_common.values import Clock
 
-__all__ = ["PUBLIC", "Dashboard", "dashboard", "everything_shown"]
-
 # What is shown without a name or a certificate, besides the first page.
 PUBLIC = ("/events", "/healthz", "/metrics", "/readyz")
 _SECRET = "the proxy's secret"  # noqa: S105 - of no proxy

@@ -49,28 +49,6 @@ from health_node.roster.sending import RosterSender
 from health_node.service import HealthService
 from health_node.witness import CensusWitness
 
-__all__ = [
-    "NO_CONTEXT",
-    "CountCall",
-    "CountScript",
-    "InMemoryCensus",
-    "LogLink",
-    "LyingCensus",
-    "RosterCall",
-    "RosterContext",
-    "WitnessScript",
-    "arrived",
-    "at_work",
-    "census_witness",
-    "count",
-    "health_service",
-    "log_service",
-    "on_the_wire",
-    "roster_sender",
-    "send_roster",
-    "stream",
-]
-
 # Handlers do not use their context; the interceptor does.
 NO_CONTEXT: Any = None
 ItemT = TypeVar("ItemT")

@@ -111,30 +111,6 @@ from health_node.roster.book import RosterBook as HealthRosterBook
 from health_node.roster.book import SentRoster
 from researcher_node.answers.store import Answers, AskedQuestion, CensusKeys
 
-__all__ = [
-    "CENSUS",
-    "CENSUS_ORIGIN",
-    "FRENCH",
-    "HEALTH",
-    "HEALTH_ORIGIN",
-    "OTHER",
-    "OTHER_HEALTH",
-    "OTHER_RESEARCHER",
-    "OWNER",
-    "PROJECT",
-    "RELEASE",
-    "RESEARCHER",
-    "Order",
-    "OrderedSample",
-    "Pseudonyms",
-    "World",
-    "charge_and_answer",
-    "drain",
-    "make_policy",
-    "make_pseudonyms",
-    "release",
-]
-
 ItemT = TypeVar("ItemT")
 EventT = TypeVar("EventT")
 StateT = TypeVar("StateT", bound=LogState)

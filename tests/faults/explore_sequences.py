@@ -13,8 +13,6 @@ from pathlib import Path
 from fakes.simulation import make_template
 from faults.sequences import Outcome, SequenceError, describe, draw, run_sequence, shrink
 
-__all__ = ["main"]
-
 
 def _run(template: Path, seed: int) -> Outcome | str:
     try:

@@ -26,8 +26,6 @@ from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary,
 from broker_common.storage.dictionary.file import dictionary_toml
 from deploy.local import Plan, _make_homes
 
-__all__ = ["ASKED", "HEALTH", "LARGE", "NOBODY", "ONE", "X_ID", "OwnWorlds"]
-
 _ID_FORM = "text"
 _CODES: Final = (
     *STAYS.column("diagnosis").codes,

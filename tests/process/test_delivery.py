@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.deployment import FRENCH, PROGRAM, Deployment, Outcome, make, node_pids, run_here, wait_until
+from fakes.deployment import FRENCH, Deployment, Outcome, make, node_pids, run_here, wait_until
 from fakes.liars import LyingResearcher
+from fakes.nursery import PROGRAM
 
 from broker_common.storage.durable import replace_file
 

@@ -25,8 +25,6 @@ from census_node.service import CensusService
 from health_node.config import LimitConfig
 from health_node.service import HealthService
 
-__all__ = ["STAGES", "Pair", "census_at_work", "gone"]
-
 Requests = AsyncIterator[census_service_pb2.CountRequest]
 Responses = AsyncIterator[census_service_pb2.CountResponse]
 STAGES = ["STAGE_ACCEPTED", "STAGE_FORWARDED", "STAGE_CHARGED", "STAGE_RELEASED"]

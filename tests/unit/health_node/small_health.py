@@ -75,8 +75,6 @@ from health_node.roster.book import RosterBook
 from health_node.roster.sending import RosterSender
 from health_node.service import HealthService
 
-__all__ = ["BEGAN_MS", "BEN", "PEOPLE", "Asked", "SmallCensus", "SmallHealth"]
-
 BEGAN_MS = 1_700_000_000_000
 PEOPLE = 300
 _CHAINS = ("0123456789abcdef", "fedcba9876543210")

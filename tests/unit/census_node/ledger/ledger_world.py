@@ -43,18 +43,6 @@ from census_node.ledger.steps import LedgerSteps
 from census_node.ledger.subjects import Cards, Carry, Known
 from census_node.release.outbox import Outbox, Pending, WaitingAnswer
 
-__all__ = [
-    "CARDS",
-    "DECLARED",
-    "PERSONS",
-    "Asked",
-    "LedgerOracle",
-    "LedgerProcess",
-    "LedgerWorld",
-    "Links",
-    "persons_policy",
-]
-
 # Card by card its person and its household, where it is loaded.
 Links = Mapping[int, Link]
 CARDS = 10
