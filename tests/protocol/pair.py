@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from fakes.links import NO_CONTEXT, LyingCensus, health_service
+from fakes.links import NO_CONTEXT, InMemoryCensus, health_service
 from fakes.patience import PATIENCE_SECONDS
 from fakes.world import HEALTH, RESEARCHER, Order, World
 from grpc import StatusCode
@@ -69,7 +69,7 @@ class Pair:
         self.forward_deadline_ms = forward_deadline_ms
         self.census_stop, self.health_stop = StopSignal(), StopSignal()
         self.census = self._census_service()
-        self.link = LyingCensus(self.census, HEALTH, self.watched)
+        self.link = InMemoryCensus(self.census, HEALTH, self.watched)
         # Called with what is about to pass: the event of a response, or the part of a request and its number.
         self.passing: Callable[[str], None] = lambda _: None
         self.node = world.open_health()
