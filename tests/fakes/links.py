@@ -279,7 +279,7 @@ class InMemoryCensus:
         policy: Callable[[], Awaitable[policy_pb2.SignedPolicy]] | None = None,
     ) -> None:
         self.service = service
-        self.scripts = list(scripts or [self.honestly])
+        self.scripts = list(scripts)
         self._sender = sender
         self._policy = policy
         # Every call of Count, in order.
@@ -309,7 +309,8 @@ class InMemoryCensus:
 
     def Count(self, timeout: float | None = None) -> CountCall:  # noqa: N802 - the name that the proto gives it
         """A call that follows the script for this attempt."""
-        self.calls.append(CountCall(self.scripts[min(self.attempts, len(self.scripts) - 1)], timeout))
+        script = self.scripts[min(self.attempts, len(self.scripts) - 1)] if self.scripts else self.honestly
+        self.calls.append(CountCall(script, timeout))
         return self.calls[-1]
 
     def SendRoster(self, timeout: float | None = None) -> RosterCall:  # noqa: N802 - the name that the proto gives it
