@@ -20,7 +20,7 @@ REPLACING = {"setattr", "delattr", "object", "patch"}
 # By file: why it may do what no other may.
 EXCEPTIONS = {
     "fakes/cards.py": "a copy of an object of its own class",
-    "fakes/pair.py": "the limits of a node change while it serves",
+    "protocol/pair.py": "the limits of a node change while it serves",
     "fuzz/test_rpcs.py": "the limits of a node change while it serves",
 }
 

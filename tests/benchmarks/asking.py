@@ -25,8 +25,6 @@ from fakes.deployment import Deployment, node_pids
 from researcher_node.asking.session import Precision, Quoted, Session, Wanted
 from researcher_node.assembly import ResearcherHome
 
-__all__ = ["COUNT", "Asker", "Timed", "session_at", "summary"]
-
 COUNT = "mother_tongue = 'French'"
 _WAIT_SECONDS = 120.0
 # For the nodes to write what they measured of a question that is answered.

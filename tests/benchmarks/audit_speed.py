@@ -32,8 +32,6 @@ from broker_common.audit.home import AuditorHome
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.tlog.tiles import CHECKPOINT_PATH, TILE_WIDTH, encode_entry_bundle, entries_path, hash_tiles
 
-__all__ = ["main", "make_exports"]
-
 _QUERIES = 100_000
 # The price of an answer is 17 units, so that the usual cap admits more than a million.
 _SCALE = 1_000_000

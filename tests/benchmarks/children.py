@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-__all__ = ["end_when_told", "environment", "module"]
-
 
 def module(name: str, *words: str | Path) -> list[str]:
     """The command that runs a module of this package; with `environment`."""

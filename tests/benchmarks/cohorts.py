@@ -16,8 +16,6 @@ import numpy.typing as npt
 
 from deploy.synthetic.codes import CENSUS_DIVISIONS, SEXES, bare_codes
 
-__all__ = ["Cohort", "HealthSource"]
-
 _AGES = 131
 _SEX_NAMES = tuple(bare_codes(SEXES))
 _DIVISION_NAMES = tuple(bare_codes(CENSUS_DIVISIONS))

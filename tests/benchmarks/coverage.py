@@ -28,8 +28,6 @@ from researcher_node.estimates.law import Reals, critical_values, one_table
 from researcher_node.estimates.recombined import Ends, correlation, of_ratio, of_share, of_sum
 from researcher_node.estimates.tables import slope_coefficients
 
-__all__ = ["AWAY", "KINDS", "LEAST", "MOST", "Case", "Covered", "Simulation", "main"]
-
 LEAST = 0.94
 MOST = 0.97
 AWAY = 4

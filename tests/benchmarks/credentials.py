@@ -13,8 +13,6 @@ from cryptography.x509.oid import NameOID
 
 from broker_common.storage.clock import system_clock
 
-__all__ = ["write_ec", "write_ed25519"]
-
 
 def write_ed25519(folder: Path) -> tuple[Path, Path]:
     """A fresh self-signed Ed25519 certificate for the loopback address, and its key: both ends of a connection use them."""

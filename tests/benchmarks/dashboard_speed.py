@@ -29,8 +29,6 @@ from fakes.deployment import make
 from broker_common.dashboard.access import COOKIE
 from broker_common.tlog.entries import parse_entry
 
-__all__ = ["main"]
-
 _ENTRIES = 1_000_000
 _PAGES = ("/", "/people", "/activity", "/orders")
 _ROUNDS = 20

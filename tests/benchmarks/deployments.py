@@ -25,8 +25,6 @@ from fakes.homes import set_limits
 
 from deploy.local import Plan, lay_out
 
-__all__ = ["DEFAULT_TICK_MS", "SCALE", "made", "node_alone", "set_rules", "started_alone"]
-
 DEFAULT_TICK_MS: Final = 250
 # The noise of what is asked here: a budget holds thousands of answers at it, so that the same people can be asked again.
 SCALE: Final = 10_000

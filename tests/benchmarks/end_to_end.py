@@ -29,8 +29,6 @@ from benchmarks.machine import usage_of
 from benchmarks.results import FOLDER, heading, milliseconds, progress, say, store, verdict
 from fakes.deployment import Deployment, Up, make, node_pids
 
-__all__ = ["MOST_RATIO", "MOST_SPREAD", "PEOPLE", "SIZES", "Wish", "main", "measure", "table", "verdicts"]
-
 PEOPLE: Final = 15_000_000
 # Wanted; nobody, and everybody who can be found.
 SIZES: Final = (0, 10_000, 1_000_000, PEOPLE)

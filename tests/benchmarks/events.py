@@ -36,8 +36,6 @@ from health_node.people.store import PEOPLE_IN_BLOCK, People, PeopleStore, build
 from health_node.people.tables import Blocks, Rows, declared_of, offsets_of
 from health_node.query.marks import mark_sample, price
 
-__all__ = ["main", "table", "verdicts"]
-
 _PEOPLE, _EVENTS = 15_000_000, 300_000_000
 _ROUNDS: Final = 7
 _CODES: Final = 100_000

@@ -8,8 +8,6 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["extra"]
-
 
 def extra(name: str) -> Any:
     """The module, or None where its library is not installed."""

@@ -32,8 +32,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from broker_common.privacy.accounting import price
 from broker_common.privacy.delays import declared_for
 
-__all__ = ["CELLS", "MOST", "PRICE", "Columns", "Floor", "Peer", "timed"]
-
 CELLS: Final = ({0}, {1, 2})
 """Values of two cells that are counted."""
 PRICE: Final = price(10_000)

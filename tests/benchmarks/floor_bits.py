@@ -28,8 +28,6 @@ from census_node.ledger.passes import JOINED, Bits, CardPlaces, Passes, PersonCh
 from health_node.people.store import People, PeopleStore, build_people_store
 from health_node.query.marks import mark_sample
 
-__all__ = ["main", "table", "verdicts"]
-
 _PEOPLE = 15_000_000
 _ROUNDS = 15
 # Whoever has a number or a larger one matches: one comparison, whoever they are.

@@ -27,8 +27,6 @@ from benchmarks.machine import usage_of
 from benchmarks.results import FOLDER, heading, load, milliseconds, progress, put, say
 from fakes.deployment import Deployment, node_pids
 
-__all__ = ["AXES", "NAME", "Axis", "main", "table", "titled"]
-
 NAME: Final = "growth"
 _ROUNDS: Final = 15
 _WARM_UP: Final = 3

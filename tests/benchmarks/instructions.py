@@ -27,8 +27,6 @@ from fakes.planted_passes import Compressing, EarlyExit, IndexList, Skipping, Sp
 
 from census_node.ledger.passes import JOINED, CardPlaces, Homes, HouseholdCharges, Passes, PersonCharges
 
-__all__ = ["main"]
-
 _PEOPLE = 200_000
 _CAP, _PRICE = 100, 7
 _SHARES = (0.0, 0.5, 1.0)

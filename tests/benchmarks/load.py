@@ -46,8 +46,6 @@ from researcher_node.asking.session import Precision, Session, StageHandler, Wan
 from researcher_node.assembly import ResearcherHome
 from researcher_node.config import AgencyPeer, ResearcherConfig
 
-__all__ = ["SIZES", "Load", "Plan", "main", "measure", "verdicts", "welcome"]
-
 # Roughly nobody, a hundredth, a fifth and everybody of made-up people: all alike for the nodes.
 SIZES = {"tiny": "age > 104", "small": "age = 40", "medium": "age >= 65", "everybody": "age >= 0"}
 # Of a hundred questions.

@@ -23,8 +23,6 @@ from broker_common.tlog.entries import Charged, Delivered, Released, Rostered, S
 from census_node.assembly import CensusHome
 from census_node.release.slots import BATCH
 
-__all__ = ["LONG_LOG_SCALE", "lengthen"]
-
 LONG_LOG_SCALE: Final = 1_000_000
 # Questions whose entries become durable together.
 _AT_ONCE: Final = 64 * BATCH

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from broker_common.storage.clock import system_clock
 
-__all__ = ["Usage", "machine", "usage_of"]
-
 _LIBRARIES = (
     "numpy",
     "grpcio",

@@ -17,8 +17,6 @@ from benchmarks.results import FOLDER, heading, load, progress
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-__all__ = ["main", "written"]
-
 _DOCUMENT: Final = Path("BENCHMARKS.md")
 _PICTURES: Final = Path("docs/benchmarks")
 _DPI: Final = 80

@@ -11,8 +11,6 @@ from typing import Any, Final
 import numpy as np
 from benchmarks.machine import machine
 
-__all__ = ["FOLDER", "heading", "load", "milliseconds", "progress", "put", "say", "store", "verdict"]
-
 FOLDER: Final = Path("build/bench")
 
 

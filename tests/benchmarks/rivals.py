@@ -36,8 +36,6 @@ from benchmarks.end_to_end import PEOPLE
 from benchmarks.extras import extra
 from benchmarks.results import FOLDER, heading, load, milliseconds, progress, say, store
 
-__all__ = ["GIVES", "Gives", "main", "measure", "table"]
-
 _SIZES: Final = (10_000, 1_000_000)
 _ROUNDS: Final = 20
 _WARM_UP: Final = 2

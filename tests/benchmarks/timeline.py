@@ -26,8 +26,6 @@ from fakes.deployment import Deployment, Node
 from matplotlib.figure import Figure
 from tripartite.v1 import health_service_pb2
 
-__all__ = ["draw", "main", "measure", "sentences"]
-
 _ROUNDS: Final = 11
 _WARM_UP: Final = 3
 _SAMPLE: Final = 1_000_000

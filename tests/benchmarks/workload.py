@@ -49,8 +49,6 @@ from deploy.synthetic.households import people_at
 from deploy.synthetic.language import first_official_languages, is_francophone
 from deploy.synthetic.linkage import Linkage
 
-__all__ = ["STREAMS", "main"]
-
 Mask = npt.NDArray[np.bool_]
 _CAP = cap_units(param_of(parse_max_belief("0.8")))
 _SCALES = default_scales(_CAP)

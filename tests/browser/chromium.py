@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shutil
 
-__all__ = ["ARGUMENTS", "CHROMIUM", "CUT_OFF", "RULES", "TORN_WORDS"]
-
 CHROMIUM = shutil.which("chromium")
 # Without these the browser calls home, which nobody needs and no machine of tests can.
 ARGUMENTS = (

@@ -35,8 +35,6 @@ from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.storage.clock import system_clock
 from broker_common.values import Randomness
 
-__all__ = ["IDENTITY", "Party", "PrivateKey", "lasting_certificate", "make_key", "public_text"]
-
 PrivateKey: TypeAlias = SigningKey | UnsealingKey | SamplingKey | TlsCredentials
 KeyT = TypeVar("KeyT", SigningKey, UnsealingKey, SamplingKey, TlsCredentials)
 IDENTITY: Final = Purpose.IDENTITY.value

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from broker_common.storage.clock import system_clock
 
-__all__ = ["FakeClock", "ShiftedClock"]
-
 
 class FakeClock:
     """Milliseconds since 1970; stands still until told otherwise."""

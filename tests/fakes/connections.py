@@ -13,18 +13,6 @@ from broker_common.tlog.entries import parse_entry
 if TYPE_CHECKING:
     import pytest
 
-__all__ = [
-    "WatchedConnection",
-    "at",
-    "break_statements",
-    "connecting",
-    "disk_error",
-    "fault",
-    "is_commit",
-    "watch",
-    "watch_journals",
-]
-
 Hook = Callable[["WatchedConnection", str], object]
 Condition = Callable[["WatchedConnection", str], bool]
 

@@ -21,8 +21,6 @@ from broker_common.dashboard.site import make_app
 from broker_common.language import LANGUAGES
 from broker_common.values import Clock
 
-__all__ = ["PUBLIC", "Dashboard", "dashboard", "everything_shown"]
-
 # What is shown without a name or a certificate, besides the first page.
 PUBLIC = ("/events", "/healthz", "/metrics", "/readyz")
 _SECRET = "the proxy's secret"  # noqa: S105 - of no proxy
@@ -46,18 +44,24 @@ class Dashboard:
 @contextmanager
 def dashboard(home: Path, role: str, *, port: int = 0) -> Iterator[Dashboard]:
     """The dashboard of a home, as its command serves it; 0: on any free port."""
-    words = ["--home", str(home), "--port", str(port), "--while-stdin-open"]
+    with pages_of(_ADDRESS, role, "dashboard", "--home", str(home), "--port", str(port)) as (found, process):
+        yield Dashboard(found[1], found[2], process)
+
+
+@contextmanager
+def pages_of(ready: re.Pattern[str], *words: str) -> Iterator[tuple[re.Match[str], subprocess.Popen[str]]]:
+    """A command that serves pages, and the line in which it says that it is ready."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "broker_common", role, "dashboard", *words],
+        [sys.executable, "-m", "broker_common", *words, "--while-stdin-open"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
     try:
         assert process.stdout is not None
-        found = _ADDRESS.match(process.stdout.readline())
+        found = ready.match(process.stdout.readline())
         assert found is not None
-        yield Dashboard(found[1], found[2], process)
+        yield found, process
     finally:
         process.terminate()
         process.communicate()

@@ -37,23 +37,6 @@ from researcher_node.answers.store import AskedQuestion
 from researcher_node.asking.session import Precision, Session, Wanted
 from researcher_node.assembly import ResearcherHome
 
-__all__ = [
-    "FRENCH",
-    "PROGRAM",
-    "ROLES",
-    "Deployment",
-    "Node",
-    "Outcome",
-    "Up",
-    "make",
-    "node_pids",
-    "persons",
-    "run",
-    "run_here",
-    "run_words",
-    "wait_until",
-]
-
 ROLES = ("census", "health", "researcher")
 FRENCH = "mother_tongue = 'French'"
 _LOOK_SECONDS = 0.02

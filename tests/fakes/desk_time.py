@@ -15,8 +15,6 @@ from census_node.query.desk import Desk
 from census_node.query.fair_queue import Place
 from census_node.query.schedule import Immediate, Round, Schedule, Ticks
 
-__all__ = ["PERIOD_MS", "TimedDesk", "in_desk_time", "timed", "working"]
-
 PERIOD_MS = 1000
 # A tick, as the wall clock has it.
 BEGAN_MS = 1_700_000_000_000

@@ -14,8 +14,6 @@ import numpy.typing as npt
 
 from census_node.ledger.passes import JOINED, NO_CELL, Bits, CardPlaces, Counted
 
-__all__ = ["MOST", "Agency", "DeskWorld", "bits_of", "cards_by_person", "members", "question_of", "world_of"]
-
 MOST = 1000
 """What a subject may be charged in all."""
 _VALUES = 6

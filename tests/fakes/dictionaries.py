@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
@@ -10,7 +9,7 @@ from typing import Final
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary, EventTable
 from deploy.synthetic.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 
-__all__ = ["CENSUS_DICTIONARY", "CHANGES", "HEALTH_DICTIONARY", "LANGUAGES", "STAYS", "put_in_place", "relabelled"]
+__all__ = ["CENSUS_DICTIONARY", "CHANGES", "HEALTH_DICTIONARY", "LANGUAGES", "STAYS", "relabelled"]
 
 
 def _each(change: Callable[[Column], Column]) -> Callable[[Dictionary], Dictionary]:
@@ -45,16 +44,6 @@ def relabelled(dictionary: Dictionary) -> Dictionary:
         return replace(column, codes=codes, description="Mended.")
 
     return Dictionary(tuple(map(changed, dictionary.columns)))
-
-
-def put_in_place(name: str, dictionary: Dictionary, put: Callable[[object, str, Dictionary], object]) -> None:
-    """Let every module that has read a node's dictionary under `name` read this one, the fakes' loads among them.
-
-    `put` is `setattr`, or one that is undone later.
-    """
-    for module in list(sys.modules.values()):
-        if module.__name__.partition(".")[0] in {"census_node", "fakes", "health_node"} and hasattr(module, name):
-            put(module, name, dictionary)
 
 
 def _variable(name: str, description: str, *codes: tuple[str, str]) -> Column:

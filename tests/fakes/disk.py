@@ -11,8 +11,6 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["SmallDisk", "limited_files"]
-
 # That is free on a small disk: room for rosters, or they would be refused again and again.
 _SPACE_BYTES = 32 * 2**20
 

@@ -18,8 +18,6 @@ from broker_common.storage.source.plan import LINKED_ID, PlainPlan
 from health_node.people.loading import LoadReport, load_people
 from health_node.people.tables import Declared, shapes_of
 
-__all__ = ["CHAIN", "DICTIONARY", "EVENTFUL", "HOUSEHOLDS", "SMALL", "EventWorld"]
-
 FIRST_DAY: Final = date(2005, 1, 1)
 _DAYS = 400
 CHAIN: Final = LinkageChain([LinkageKey(bytes(range(32)))], "text")

@@ -29,32 +29,6 @@ from fakes.deployment import run_here
 from google.protobuf.message import Message
 from tripartite.v1 import answer_pb2, condition_pb2, sample_pb2, ticket_pb2
 
-__all__ = [
-    "AGENCIES",
-    "PARTIES",
-    "Tls",
-    "address_of",
-    "declare",
-    "forget_witness_store",
-    "free_addresses",
-    "home_exists",
-    "key_forms",
-    "listed_keys",
-    "move",
-    "own_cards",
-    "part_of",
-    "private_keys",
-    "register_inbox",
-    "rewire",
-    "role_of",
-    "server_name_of",
-    "set_limits",
-    "stored_message",
-    "tls_context",
-    "tls_of",
-    "witness_store",
-]
-
 AGENCIES = ("health", "census")
 PARTIES = ("researcher", "health", "census", "auditor", "colleague")
 """A home each, by the name of its folder. The colleague is a second researcher, who comes late and is sent away again."""

@@ -19,20 +19,6 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-__all__ = [
-    "CensusLedger",
-    "HealthLedger",
-    "Json",
-    "LedgerError",
-    "Note",
-    "price",
-    "read_census",
-    "read_health",
-    "root_of",
-    "verify_agreement",
-    "verify_release",
-]
-
 Json = dict[str, Any]
 _UNITS = 2**24
 _ANY = 2**62

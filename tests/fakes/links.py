@@ -10,11 +10,12 @@ import contextlib
 import os
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, Generic, NoReturn, TypeVar, cast
 from unittest.mock import create_autospec
 
 from fakes.patience import PATIENCE_SECONDS
 from fakes.world import CENSUS, HEALTH, World
+from google.protobuf.message import Message
 from grpc import StatusCode, aio
 from grpc.aio import EOF, AioRpcError, Metadata
 from tripartite.v1 import (
@@ -49,35 +50,18 @@ from health_node.roster.sending import RosterSender
 from health_node.service import HealthService
 from health_node.witness import CensusWitness
 
-__all__ = [
-    "NO_CONTEXT",
-    "CountCall",
-    "CountScript",
-    "InMemoryCensus",
-    "LogLink",
-    "LyingCensus",
-    "RosterCall",
-    "RosterContext",
-    "WitnessScript",
-    "arrived",
-    "at_work",
-    "census_witness",
-    "count",
-    "health_service",
-    "log_service",
-    "on_the_wire",
-    "roster_sender",
-    "send_roster",
-    "stream",
-]
-
 # Handlers do not use their context; the interceptor does.
 NO_CONTEXT: Any = None
 ItemT = TypeVar("ItemT")
+MessageT = TypeVar("MessageT", bound=Message)
 CountRequest = census_service_pb2.CountRequest
 CountResponse = census_service_pb2.CountResponse
 CountScript = Callable[
     [AsyncIterator[census_service_pb2.CountRequest]], AsyncIterator[census_service_pb2.CountResponse]
+]
+RosterScript = Callable[
+    [AsyncIterator[census_service_pb2.SendRosterRequest], "RosterContext"],
+    Awaitable[census_service_pb2.SendRosterResponse],
 ]
 WitnessScript = Callable[[log_service_pb2.WitnessRequest], Awaitable[log_service_pb2.WitnessResponse]]
 
@@ -94,18 +78,19 @@ async def stream(items: Iterable[ItemT]) -> AsyncIterator[ItemT]:
         yield item
 
 
+async def _checked(requests: AsyncIterable[MessageT]) -> AsyncIterator[MessageT]:
+    """What the server's interceptor lets pass."""
+    async for request in requests:
+        refuse_unknown_fields(request)
+        yield request
+
+
 async def count(
     service: CensusService, requests: AsyncIterable[census_service_pb2.CountRequest], sender: Identity
 ) -> AsyncIterator[census_service_pb2.CountResponse]:
     """Call Count as `sender`."""
-
-    async def whole() -> AsyncIterator[census_service_pb2.CountRequest]:
-        async for request in requests:
-            refuse_unknown_fields(request)
-            yield request
-
     set_caller(sender)
-    async for response in service.Count(whole(), NO_CONTEXT):
+    async for response in service.Count(_checked(requests), NO_CONTEXT):
         yield response
 
 
@@ -146,30 +131,32 @@ async def send_roster(
     context: RosterContext | None = None,
 ) -> census_service_pb2.SendRosterResponse:
     """Call SendRoster as `sender`."""
-
-    async def whole() -> AsyncIterator[census_service_pb2.SendRosterRequest]:
-        async for request in requests:
-            refuse_unknown_fields(request)
-            yield request
-
     set_caller(sender)
     known: Any = RosterContext() if context is None else context
-    return await service.SendRoster(whole(), known)
+    return await service.SendRoster(_checked(requests), known)
 
 
-class RosterCall:
-    """A client's end of one SendRoster, as gRPC hands it out: the peer's side runs in a task of its own."""
+class _Call(Generic[MessageT]):
+    """A client's end of one call, as gRPC hands it out: the peer's side runs in a task of its own."""
 
-    def __init__(
-        self,
-        peer: Callable[
-            [AsyncIterator[census_service_pb2.SendRosterRequest], RosterContext],
-            Awaitable[census_service_pb2.SendRosterResponse],
-        ],
-        seconds: float | None,
-    ) -> None:
+    def __init__(self) -> None:
+        self._requests: asyncio.Queue[MessageT | None] = asyncio.Queue()
+
+    async def done_writing(self) -> None:
+        """Close our side; nothing happens if the call is over."""
+        self._requests.put_nowait(None)
+
+    async def _received(self) -> AsyncIterator[MessageT]:
+        while (request := await self._requests.get()) is not None:
+            yield request
+
+
+class RosterCall(_Call[census_service_pb2.SendRosterRequest]):
+    """A call of SendRoster."""
+
+    def __init__(self, peer: RosterScript, seconds: float | None) -> None:
+        super().__init__()
         self.written = 0
-        self._requests: asyncio.Queue[census_service_pb2.SendRosterRequest | None] = asyncio.Queue()
         self._context = RosterContext()
         self._peer = asyncio.create_task(self._run(peer, seconds))
 
@@ -189,10 +176,6 @@ class RosterCall:
         waiting.cancel()
         return Metadata(PROCEED) if self._context.proceeds.is_set() else Metadata()
 
-    async def done_writing(self) -> None:
-        """Close our side."""
-        self._requests.put_nowait(None)
-
     def __await__(self) -> Generator[Any, None, census_service_pb2.SendRosterResponse]:
         return self._peer.__await__()
 
@@ -200,14 +183,7 @@ class RosterCall:
         """Hang up."""
         return self._peer.cancel()
 
-    async def _run(
-        self,
-        peer: Callable[
-            [AsyncIterator[census_service_pb2.SendRosterRequest], RosterContext],
-            Awaitable[census_service_pb2.SendRosterResponse],
-        ],
-        seconds: float | None,
-    ) -> census_service_pb2.SendRosterResponse:
+    async def _run(self, peer: RosterScript, seconds: float | None) -> census_service_pb2.SendRosterResponse:
         try:
             async with asyncio.timeout(seconds):
                 return await peer(self._received(), self._context)
@@ -216,17 +192,13 @@ class RosterCall:
         except BrokerError as error:
             raise on_the_wire(error) from error
 
-    async def _received(self) -> AsyncIterator[census_service_pb2.SendRosterRequest]:
-        while (request := await self._requests.get()) is not None:
-            yield request
 
-
-class CountCall:
-    """A client's end of one Count, as gRPC hands it out: the peer's side runs in a task of its own."""
+class CountCall(_Call[census_service_pb2.CountRequest]):
+    """A call of Count."""
 
     def __init__(self, peer: CountScript, seconds: float | None) -> None:
+        super().__init__()
         self.sent: list[census_service_pb2.CountRequest] = []
-        self._requests: asyncio.Queue[census_service_pb2.CountRequest | None] = asyncio.Queue()
         self._responses: asyncio.Queue[census_service_pb2.CountResponse | None] = asyncio.Queue()
         self._error: Exception | None = None
         self._unread = 0
@@ -247,9 +219,8 @@ class CountCall:
         await asyncio.sleep(0)
 
     async def done_writing(self) -> None:
-        """Close our side; nothing happens if the call is over."""
         self._writing = False
-        self._requests.put_nowait(None)
+        await super().done_writing()
 
     async def read(self) -> census_service_pb2.CountResponse | object:
         """The next message, or the end of the call, or the error that ended it."""
@@ -293,23 +264,35 @@ class CountCall:
         finally:
             self._responses.put_nowait(None)
 
-    async def _received(self) -> AsyncIterator[census_service_pb2.CountRequest]:
-        while (request := await self._requests.get()) is not None:
-            yield request
-
 
 class InMemoryCensus:
-    """What a health node's stub is, over a census service in the same process."""
+    """What a health node's stub is, over a census service in the same process.
 
-    def __init__(self, service: CensusService, sender: Identity) -> None:
+    Its Count may follow a script, one function per attempt; the last one is repeated. `policy` takes the real one's place.
+    """
+
+    def __init__(
+        self,
+        service: CensusService,
+        sender: Identity,
+        *scripts: CountScript,
+        policy: Callable[[], Awaitable[policy_pb2.SignedPolicy]] | None = None,
+    ) -> None:
         self.service = service
+        self.scripts = list(scripts)
         self._sender = sender
+        self._policy = policy
         # Every call of Count, in order.
         self.calls: list[CountCall] = []
 
     @property
     def stub(self) -> census_service_pb2_grpc.CensusServiceAsyncStub:
         return cast("census_service_pb2_grpc.CensusServiceAsyncStub", self)
+
+    @property
+    def attempts(self) -> int:
+        """How often Count was called."""
+        return len(self.calls)
 
     async def GetPolicy(  # noqa: N802 - the name that the proto gives it
         self,
@@ -318,13 +301,16 @@ class InMemoryCensus:
         *,
         wait_for_ready: bool = False,
     ) -> census_service_pb2.GetPolicyResponse:
-        """The policy, from the real service."""
+        """The scripted policy, or else the real one."""
         del timeout, wait_for_ready
-        return await self.service.GetPolicy(request, NO_CONTEXT)
+        if self._policy is None:
+            return await self.service.GetPolicy(request, NO_CONTEXT)
+        return census_service_pb2.GetPolicyResponse(policy=await self._policy())
 
     def Count(self, timeout: float | None = None) -> CountCall:  # noqa: N802 - the name that the proto gives it
-        """A call to the real service."""
-        self.calls.append(CountCall(self.honestly, timeout))
+        """A call that follows the script for this attempt."""
+        script = self.scripts[min(self.attempts, len(self.scripts) - 1)] if self.scripts else self.honestly
+        self.calls.append(CountCall(script, timeout))
         return self.calls[-1]
 
     def SendRoster(self, timeout: float | None = None) -> RosterCall:  # noqa: N802 - the name that the proto gives it
@@ -348,10 +334,9 @@ def health_service(
     world: World, node: HealthNode, link: InMemoryCensus, limits: HealthLimits, stop: StopSignal
 ) -> HealthService:
     """The health agency's service over a link, which knows the census node by the card in the health node's log."""
-    known = world.known(node.journal)
     return HealthService(
         node,
-        census=_InMemoryLink(link.stub, lambda: known.card("census", CENSUS.organisation), world.health_clock),
+        census=_link(world, node, link.stub),
         manifest_key=lambda: world.parties[HEALTH].signing(Purpose.MANIFEST),
         limits=limits,
         stop=stop,
@@ -360,17 +345,26 @@ def health_service(
 
 def roster_sender(world: World, node: HealthNode, stub: census_service_pb2_grpc.CensusServiceAsyncStub) -> RosterSender:
     """What sends the health agency's rosters, to whatever answers the stub."""
-    known = world.known(node.journal)
     return RosterSender(
         node,
-        _InMemoryLink(stub, lambda: known.card("census", CENSUS.organisation), world.health_clock),
+        _link(world, node, stub),
         manifest_key=lambda: world.parties[HEALTH].signing(Purpose.MANIFEST),
         randomness=os.urandom,
         deadline_ms=int(1000 * PATIENCE_SECONDS),
     )
 
 
-class _InMemoryLink(CensusLink):
+def _link(
+    world: World,
+    node: HealthNode,
+    stub: census_service_pb2_grpc.CensusServiceAsyncStub,
+    logs: LogLink | None = None,
+) -> InMemoryLink:
+    known = world.known(node.journal)
+    return InMemoryLink(stub, lambda: known.card("census", CENSUS.organisation), world.health_clock, logs)
+
+
+class InMemoryLink(CensusLink):
     """A health node's way to a census node; the channel alone is not the product's."""
 
     def __init__(
@@ -454,7 +448,7 @@ def census_witness(world: World, node: HealthNode, link: LogLink) -> CensusWitne
     known = world.known(node.journal)
     stub = create_autospec(census_service_pb2_grpc.CensusServiceStub, instance=True)
     return CensusWitness(
-        _InMemoryLink(stub, lambda: known.card("census", CENSUS.organisation), world.health_clock, link),
+        _link(world, node, stub, link),
         node.journal,
         known=known,
         witnessing=Witnessing(node.journal, cosigner=lambda: world.cosigner(HEALTH), clock=world.health_clock),
@@ -466,40 +460,3 @@ def log_service(world: World, node: CensusNode, limits: CensusLimits, stop: Stop
     """The census node's log service; without `stop` nothing stops it."""
     witnessing = Witnessing(node.journal, cosigner=lambda: world.cosigner(CENSUS), clock=world.census_clock)
     return LogService(node, witnessing, world.known(node.journal), limits, StopSignal() if stop is None else stop)
-
-
-class LyingCensus(InMemoryCensus):
-    """A census node whose Count follows a script, one function per attempt; the last one is repeated."""
-
-    def __init__(
-        self,
-        service: CensusService,
-        sender: Identity,
-        *scripts: CountScript,
-        policy: Callable[[], Awaitable[policy_pb2.SignedPolicy]] | None = None,
-    ) -> None:
-        super().__init__(service, sender)
-        self.scripts = list(scripts)
-        self._policy = policy
-
-    @property
-    def attempts(self) -> int:
-        """How often Count was called."""
-        return len(self.calls)
-
-    async def GetPolicy(  # noqa: N802 - the name that the proto gives it
-        self,
-        request: census_service_pb2.GetPolicyRequest,
-        timeout: float,  # noqa: ASYNC109 - as stubs have it
-        *,
-        wait_for_ready: bool = False,
-    ) -> census_service_pb2.GetPolicyResponse:
-        """The scripted policy, or else the real one."""
-        if self._policy is None:
-            return await super().GetPolicy(request, timeout, wait_for_ready=wait_for_ready)
-        return census_service_pb2.GetPolicyResponse(policy=await self._policy())
-
-    def Count(self, timeout: float | None = None) -> CountCall:  # noqa: N802 - the name that the proto gives it
-        """A call that follows the script for this attempt."""
-        self.calls.append(CountCall(self.scripts[min(self.attempts, len(self.scripts) - 1)], timeout))
-        return self.calls[-1]

@@ -22,8 +22,6 @@ from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
-__all__ = ["PROGRAM", "Process", "running", "start"]
-
 PROGRAM = Path(sys.executable).with_name("tripartite")
 _MOST_BYTES = 1 << 17
 # What commands import when they run.

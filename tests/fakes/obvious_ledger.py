@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-__all__ = ["Link", "ObviousLedger"]
-
 Link: TypeAlias = tuple[int, int]
 """Of a card, its person and its household."""
 

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import duckdb
 
-__all__ = ["HEALTH_TYPES", "parquet_from_csv", "write_parquet"]
-
 HEALTH_TYPES = {
     "age": "age::smallint",
     "birth_year": "birth_year::bigint",

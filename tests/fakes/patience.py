@@ -10,8 +10,6 @@ import asyncio
 import time
 from collections.abc import Callable
 
-__all__ = ["NEVER_SECONDS", "PATIENCE_SECONDS", "linger", "linger_here", "until"]
-
 # Nothing that works takes as long, even where many processes share one processor.
 PATIENCE_SECONDS = 300.0
 # Longer than any test may run (`timeout` in pyproject.toml).

@@ -6,8 +6,6 @@ import numpy as np
 
 from census_node.ledger.passes import Bits, CardPlaces, Counted, Passes, PersonCharges
 
-__all__ = ["Compressing", "EarlyExit", "IndexList", "Skipping", "SparseWrite", "Where"]
-
 
 class Where(PersonCharges):
     """Adds where somebody is active, and nowhere else."""

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["TookTooLong", "limited"]
-
 
 class TookTooLong(BaseException):
     """Not an Exception: no parser can take it for an error of its own."""

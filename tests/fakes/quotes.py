@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 from tripartite.v1 import census_service_pb2, quote_pb2, ticket_pb2
 
-__all__ = ["Offer", "quote_of"]
-
 
 def quote_of(shown: census_service_pb2.QuoteResponse) -> quote_pb2.Quote:
     """What the census node signed."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 
-__all__ = ["SeededRandomness"]
-
 
 class SeededRandomness:
     """`randomness(n)` gives the next n bytes; two instances with one seed give the same ones."""

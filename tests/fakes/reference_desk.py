@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["ReferenceDesk", "counts_of", "people_here"]
-
 
 def people_here(sample: set[int], cards: Mapping[int, int]) -> set[int]:
     """Everybody of whom a card is in the sample, by the person of each place that is joined."""

@@ -14,8 +14,6 @@ from broker_common.query.dictionary import Dictionary
 from census_node.ledger.subjects import NAME, Cards, Names
 from census_node.registry import Registry
 
-__all__ = ["SALT", "made_names", "made_registry", "write_registry"]
-
 SALT = bytes(range(SALT_BYTES))
 
 

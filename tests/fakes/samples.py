@@ -12,8 +12,6 @@ from broker_common.query.condition import Condition
 from health_node.people.store import PEOPLE_IN_BLOCK, PeopleStore
 from health_node.query.forwarding import Sample
 
-__all__ = ["sample_of", "selected", "whom"]
-
 
 def whom(bits: npt.NDArray[np.uint8], pseudonyms: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     """The rows of a roster's (n, 16) array whose places have a bit."""

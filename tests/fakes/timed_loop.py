@@ -17,8 +17,6 @@ from fakes.virtual_time import VirtualLoop
 
 from broker_common.storage.journal import Journal
 
-__all__ = ["LoopClock", "TimedLoop"]
-
 ResultT = TypeVar("ResultT")
 
 

@@ -17,8 +17,6 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["Killed", "Process", "VirtualLoop", "current_process", "in_process", "in_virtual_time"]
-
 ResultT = TypeVar("ResultT")
 _LONGEST_JOB_SECONDS = 0.003
 

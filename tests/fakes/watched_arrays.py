@@ -16,8 +16,6 @@ from unittest.mock import patch
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Notes", "notes_of", "watched", "watching"]
-
 Notes: TypeAlias = Counter[tuple[Any, ...]]
 """How often each thing was done. Threads do the same things in any order."""
 _notes: Notes = Counter()

@@ -15,7 +15,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -109,30 +109,6 @@ from health_node.query.questions import Questions
 from health_node.roster.book import RosterBook as HealthRosterBook
 from health_node.roster.book import SentRoster
 from researcher_node.answers.store import Answers, AskedQuestion, CensusKeys
-
-__all__ = [
-    "CENSUS",
-    "CENSUS_ORIGIN",
-    "FRENCH",
-    "HEALTH",
-    "HEALTH_ORIGIN",
-    "OTHER",
-    "OTHER_HEALTH",
-    "OTHER_RESEARCHER",
-    "OWNER",
-    "PROJECT",
-    "RELEASE",
-    "RESEARCHER",
-    "Order",
-    "OrderedSample",
-    "Pseudonyms",
-    "World",
-    "charge_and_answer",
-    "drain",
-    "make_policy",
-    "make_pseudonyms",
-    "release",
-]
 
 ItemT = TypeVar("ItemT")
 EventT = TypeVar("EventT")
@@ -242,6 +218,13 @@ class Secrets:
         if identity == OTHER_HEALTH:
             return {"manifest": self.other_manifest}
         return {"log": self.health_log, "manifest": self.manifest, SAMPLING: self.sampling}
+
+
+class HasTables(Protocol):
+    """What keeps rows in a journal."""
+
+    @staticmethod
+    def create_tables(db: Database) -> None: ...
 
 
 class World:
@@ -517,6 +500,10 @@ class World:
         """A census log that nothing stands in."""
         return CensusState(self.roots[CENSUS])
 
+    def health_state(self) -> HealthState:
+        """A health log that nothing stands in."""
+        return HealthState(self.roots[HEALTH])
+
     def make_registry(self, load: str) -> Registry:
         """Everybody in the census, their language told by their place: French is every fourth from the second on."""
         halves = self.in_census.copy().view(">u8").astype(np.uint64)
@@ -527,19 +514,25 @@ class World:
         return made_registry(load, halves[:, 0].copy(), halves[:, 1].copy(), columns, dictionary=self.census_dictionary)
 
     def _census_journal(self, *, create: bool = False) -> Journal[CensusState]:
+        stores = (CosignedNotes, LedgerSteps, Outbox, RosterBook, LoadFolder)
+        return self._journal(CENSUS, self.census_folder, self.census_state, self.census_clock, stores, create=create)
+
+    def _journal(
+        self,
+        own: Identity,
+        folder: Path,
+        fresh_state: Callable[[], StateT],
+        clock: Clock,
+        stores: Sequence[HasTables],
+        *,
+        create: bool,
+    ) -> Journal[StateT]:
         def tables(db: Database) -> None:
-            CosignedNotes.create_tables(db)
-            LedgerSteps.create_tables(db)
-            Outbox.create_tables(db)
-            RosterBook.create_tables(db)
-            LoadFolder.create_tables(db)
+            for store in stores:
+                store.create_tables(db)
 
         journal = (Journal.create if create else Journal)(
-            self.census_folder / "journal.db",
-            fresh_state=self.census_state,
-            signer=self._signer(CENSUS, self.census_clock),
-            clock=self.census_clock,
-            tables=tables,
+            folder / "journal.db", fresh_state=fresh_state, signer=self._signer(own, clock), clock=clock, tables=tables
         )
         self._closing.append(journal.close)
         return journal
@@ -667,11 +660,11 @@ class World:
 
     def grow_census(self, census: CensusNode | None = None) -> int:
         """A census node logs one more entry, unlike any other's, and shows it; gives the size of its log."""
-        journal = (self.census if census is None else census).journal
+        census = self.census if census is None else census
         self.clock.advance(1)
-        self._adopt(journal, self.policy)
-        (self.census if census is None else census).publication.publish(journal.state.size)
-        return journal.state.size
+        self._adopt(census.journal, self.policy)
+        census.publication.publish(census.journal.state.size)
+        return census.journal.state.size
 
     def copy_census(self) -> Path:
         """The bytes that the census node's files hold now, in a folder of their own."""
@@ -718,22 +711,8 @@ class World:
         )
 
     def _health_journal(self, *, create: bool = False) -> Journal[HealthState]:
-        def tables(db: Database) -> None:
-            CosignedNotes.create_tables(db)
-            Questions.create_tables(db)
-            HealthRosterBook.create_tables(db)
-            CohortBands.create_tables(db)
-            LoadFolder.create_tables(db)
-
-        journal = (Journal.create if create else Journal)(
-            self.health_folder / "journal.db",
-            fresh_state=lambda: HealthState(self.roots[HEALTH]),
-            signer=self._signer(HEALTH, self.health_clock),
-            clock=self.health_clock,
-            tables=tables,
-        )
-        self._closing.append(journal.close)
-        return journal
+        stores = (CosignedNotes, Questions, HealthRosterBook, CohortBands, LoadFolder)
+        return self._journal(HEALTH, self.health_folder, self.health_state, self.health_clock, stores, create=create)
 
     def load_health(self, people: int, release: str = RELEASE) -> str:
         """Put the first `people` in force beside the serving node, as its operator's command does; gives the load's id."""
@@ -1019,7 +998,7 @@ class World:
 
     def verify_health_log(self) -> HealthState:
         """Return the replayed health log, if it keeps every rule and leads to its signed checkpoint."""
-        return verify_stored_log(self.health_folder / "journal.db", HealthState(self.roots[HEALTH]), self.health_log)
+        return verify_stored_log(self.health_folder / "journal.db", self.health_state(), self.health_log)
 
     def verify_honest_query(self) -> None:
         """An honest query is charged once, answered, and its answer opens."""

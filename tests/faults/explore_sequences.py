@@ -13,8 +13,6 @@ from pathlib import Path
 from faults.sequences import Outcome, SequenceError, describe, draw, run_sequence, shrink
 from faults.simulation import make_template
 
-__all__ = ["main"]
-
 
 def _run(template: Path, seed: int) -> Outcome | str:
     try:

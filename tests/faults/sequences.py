@@ -49,8 +49,6 @@ from deploy.local import PROJECT, RELEASE
 from researcher_node.answers.store import AskedQuestion
 from researcher_node.asking.session import Precision, Session, Wanted
 
-__all__ = ["Operation", "Outcome", "SequenceError", "draw", "op", "run_sequence", "shrink"]
-
 ResultT = TypeVar("ResultT")
 _DAY = 86_400
 _OTHER_RELEASE = "2016"

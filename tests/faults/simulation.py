@@ -27,10 +27,10 @@ import structlog
 from fakes.connections import break_statements
 from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.ledger_rules import cap, price
-from fakes.memory_grpc import Network
 from fakes.obvious_ledger import Link, ObviousLedger
 from fakes.samples import whom
 from fakes.virtual_time import Killed, Process, VirtualLoop, current_process, in_process
+from faults.memory_grpc import Network
 from grpc import aio
 from tripartite.v1 import ticket_pb2
 
@@ -439,7 +439,7 @@ class Simulation:
                 yield part
             return
         self._writing.append(journal)
-        fault = None
+        process, fault = None, None
         try:
             with begin(journal) as transaction:
                 yield transaction

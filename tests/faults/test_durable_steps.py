@@ -41,7 +41,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import gc
 import os
 from collections.abc import Callable, Iterator
@@ -57,9 +56,10 @@ from fakes.connections import WatchedConnection, break_statements, fault, watch_
 from fakes.deployment import run_here
 from fakes.desk_world import cards_by_person
 from fakes.links import InMemoryCensus, roster_sender, send_roster
-from fakes.pair import STAGES, Pair
-from fakes.rosters import MadeRoster, requests_of
 from fakes.world import HEALTH, Order, World
+from faults.failing_calls import FailingCalls
+from protocol.pair import STAGES, Pair
+from protocol.rosters import MadeRoster, requests_of
 from tripartite.v1 import answer_pb2
 
 from broker_common.errors import BrokerError
@@ -173,42 +173,6 @@ async def test_commit_of_the_health_node(world: World, step: str, happens: bool)
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-class SystemCalls:
-    """Counts the calls that make files durable; one of them fails, before or after it was made."""
-
-    NAMES = ("open", "fsync", "mkdir", "replace", "unlink")
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, under: Path, failing: int, *, happens: bool) -> None:
-        self.made: list[str] = []
-        # The call was made; and it failed by our doing, not by itself, as the making of a folder that is there does.
-        self.reached = self.failed = False
-        self._under = under
-        self._failing = failing
-        self._happens = happens
-        for name in self.NAMES:
-            monkeypatch.setattr(os, name, self._wrapped(name, getattr(os, name)))
-
-    def _wrapped(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def made(*arguments: Any, **options: Any) -> Any:
-            target = arguments[0]
-            if isinstance(target, int):
-                target = Path(f"/proc/self/fd/{target}").readlink()
-            if not Path(os.fsdecode(target)).is_relative_to(self._under):
-                return call(*arguments, **options)
-            self.made.append(name)
-            if len(self.made) - 1 != self._failing:
-                return call(*arguments, **options)
-            self.reached = True
-            if self._happens:
-                result = call(*arguments, **options)
-                if name == "open":
-                    os.close(result)
-            self.failed = True
-            raise OSError(errno.EIO, "Input/output error")
-
-        return made
-
-
 @WAYS
 async def test_every_system_call_on_a_samples_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: bool
@@ -219,7 +183,7 @@ async def test_every_system_call_on_a_samples_file(
         world = World(tmp_path / str(number))
         pair, order = Pair(world, forward_deadline_ms=0), world.order()
         with monkeypatch.context() as patch:
-            calls = SystemCalls(patch, world.census_folder / "samples", number, happens=happens)
+            calls = FailingCalls(patch, number, world.census_folder / "samples", happens=happens)
             outcome = await pair.submit(order)
             await pair.settle()
         if not calls.reached:
@@ -258,7 +222,7 @@ def test_every_system_call_of_the_sweep_at_start(
         world.crash_census()
         name = world.census._samples.write(somebodys(world), os.urandom).partition(":")[0]
         with monkeypatch.context() as patch:
-            calls = SystemCalls(patch, world.census_folder / "samples", number, happens=happens)
+            calls = FailingCalls(patch, number, world.census_folder / "samples", happens=happens)
             code = outcome_of(world.census.recover)
         assert code == ("STORE_FAILED" if calls.failed else "")
         if calls.failed:
@@ -318,7 +282,7 @@ async def test_every_system_call_on_a_rosters_file(
     for number in count():
         world = World(tmp_path / str(number))
         with monkeypatch.context() as patch:
-            calls = SystemCalls(patch, world.census_folder / "rosters", number, happens=happens)
+            calls = FailingCalls(patch, number, world.census_folder / "rosters", happens=happens)
             code = await bring_roster(world)
         if not calls.reached:
             assert code == ""
@@ -411,7 +375,7 @@ def test_every_system_call_on_slot_secrets(tmp_path: Path, monkeypatch: pytest.M
         world = World(tmp_path / str(number))
         world.crash_census()
         with monkeypatch.context() as patch:
-            calls = SystemCalls(patch, world.census_folder / "slots", number, happens=happens)
+            calls = FailingCalls(patch, number, world.census_folder / "slots", happens=happens)
             code = outcome_of(world.census.recover)
         assert code == ("STORE_FAILED" if calls.failed else "")
         assert batches(world) == ([(0, 0)] if calls.failed else [(0, 0), (BATCH, BATCH)])
@@ -435,7 +399,7 @@ async def test_every_system_call_that_wipes_a_slot_secret(
         pair, order = Pair(world, forward_deadline_ms=0), world.order()
         slot = order.body.noise_slot
         with monkeypatch.context() as patch:
-            calls = SystemCalls(patch, world.census_folder / "slots", number, happens=happens)
+            calls = FailingCalls(patch, number, world.census_folder / "slots", happens=happens)
             outcome = await pair.submit(order)
             await pair.settle()
         if not calls.reached:
@@ -469,7 +433,7 @@ def test_every_system_call_of_the_witness_store(
         store.put(journal.checkpoint(2))
         publication = Publication(journal, store)
         with monkeypatch.context() as patch:
-            calls = SystemCalls(patch, store.folder, number, happens=happens)
+            calls = FailingCalls(patch, number, store.folder, happens=happens)
             code = outcome_of(lambda: publication.publish(5))  # noqa: B023
         assert code == ("STORE_FAILED" if calls.failed else "")
         assert (publication.newer_than(0) is None) == calls.failed
@@ -527,7 +491,7 @@ def test_every_system_call_of_a_load(
     home = deployment / role
     for number in count():
         with monkeypatch.context() as patch:
-            calls = SystemCalls(patch, home / LOADS[role], number, happens=happens)
+            calls = FailingCalls(patch, number, home / LOADS[role], happens=happens)
             outcome = run_here(role, "load", "--home", home, "--json")
         if calls.failed:
             assert (outcome.error["code"], "disk" in outcome.error["hint"]) == ("STORE_FAILED", True), outcome

@@ -19,7 +19,6 @@ names is there and no other; a charge that was under way is charged once by its 
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import tempfile
@@ -31,6 +30,7 @@ from typing import Any
 
 import pytest
 from fakes.connections import at, watch
+from faults.failing_calls import FailingCalls, path_of
 from unit.census_node.ledger.ledger_world import PERSONS, Asked, LedgerWorld, Links
 
 from broker_common.errors import InternalError
@@ -38,7 +38,6 @@ from broker_common.storage.journal import Journal
 
 # Card 0 gets a person and a household of their own, card 5 moves, card 6 goes, card 7 comes.
 MOVED: Links = {0: (5, 2), 1: (0, 0), 2: (1, 0), 3: (1, 0), 4: (2, 0), 5: (3, 0), 7: (6, 1)}
-CALLS = ("open", "fsync", "mkdir", "replace", "unlink")
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class Camera:
         self.act = ""
         self._world = world
         self._is_copying = False
-        for name in CALLS:
+        for name in FailingCalls.NAMES:
             patch.setattr(os, name, self._watched(name, getattr(os, name)))
         start_over = Journal.start_log_over
 
@@ -90,7 +89,7 @@ class Camera:
             if self._is_copying:
                 return call(*arguments, **options)
             target = arguments[0]
-            path = Path(f"/proc/self/fd/{target}").readlink() if isinstance(target, int) else Path(os.fsdecode(target))
+            path = path_of(target)
             if path.is_relative_to(self._world.folder):
                 # What is not flushed yet may be there in part.
                 self._shoot(name, half=path if name == "fsync" and path.is_file() else None)
@@ -217,38 +216,6 @@ ACTS: dict[str, Callable[[LedgerWorld], object]] = {
 }
 
 
-class Failing:
-    """The calls that make files durable; one of them fails, before or after it was made."""
-
-    def __init__(self, world: LedgerWorld, patch: pytest.MonkeyPatch, number: int, *, happens: bool) -> None:
-        # The call was made; and it failed by our doing, not by itself, as the making of a folder that is there does.
-        self.reached = self.failed = False
-        self._left = number
-        self._happens = happens
-        self._folders = [world.folder / name for name in ("samples", "ledgers")]
-        for name in CALLS:
-            patch.setattr(os, name, self._wrapped(name, getattr(os, name)))
-
-    def _wrapped(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(*arguments: Any, **options: Any) -> Any:
-            target = arguments[0]
-            path = Path(f"/proc/self/fd/{target}").readlink() if isinstance(target, int) else Path(os.fsdecode(target))
-            if not any(path.is_relative_to(folder) for folder in self._folders):
-                return call(*arguments, **options)
-            self._left -= 1
-            if self._left != -1:
-                return call(*arguments, **options)
-            self.reached = True
-            if self._happens:
-                result = call(*arguments, **options)
-                if name == "open":
-                    os.close(result)
-            self.failed = True
-            raise OSError(errno.EIO, "Input/output error")
-
-        return wrapped
-
-
 @pytest.mark.parametrize("happens", [False, True], ids=["lost", "stored but reported failed"])
 @pytest.mark.parametrize("act", ACTS)
 def test_every_call_that_fails_stops_the_node_and_loses_nothing(tmp_path: Path, act: str, happens: bool) -> None:
@@ -260,7 +227,7 @@ def test_every_call_that_fails_stops_the_node_and_loses_nothing(tmp_path: Path, 
         world.charge({2, 9}, 2)
         before = events_in(world), world.remember()
         with pytest.MonkeyPatch.context() as patch:
-            failing = Failing(world, patch, failures, happens=happens)
+            failing = FailingCalls(patch, failures, world.folder / "samples", world.folder / "ledgers", happens=happens)
             code = ""
             try:
                 ACTS[act](world)

@@ -49,8 +49,6 @@ from broker_common.tlog.cosignature import CosignatureVerifier, Cosigner
 from broker_common.tlog.note import parse_checkpoint, parse_note
 from broker_common.values import ExactCounts
 
-__all__ = ["TARGETS"]
-
 _WITNESS = Cosigner(logs.HEALTH_ORIGIN, logs.HEALTH.signing(Purpose.WITNESS))
 
 

@@ -37,8 +37,6 @@ from broker_common.membership.registration import read_card
 from broker_common.tlog.entries import MAX_ENTRY_BYTES, Entry, Registered, encode_entry
 from researcher_node.trust.cards import Trust
 
-__all__ = ["RESEARCHER", "TARGETS", "signed_again"]
-
 NOW_MS = 1_800_000_000_000
 DAY_MS = 86_400_000
 

@@ -38,8 +38,6 @@ from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError
 from broker_common.storage.home import Home
 
-__all__ = ["TARGETS"]
-
 _draw = SeededRandomness("keys")
 
 

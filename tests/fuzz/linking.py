@@ -10,8 +10,6 @@ from fuzz.target import Target, fresh_path, require
 from census_node.linking.decisions import Decision, read_decisions
 from census_node.linking.settings import LinkingSettings, read_settings
 
-__all__ = ["TARGETS"]
-
 _SETTINGS = b"""\
 mode = "nominative"
 threshold = 0.99

@@ -8,8 +8,6 @@ from __future__ import annotations
 import random  # noqa: TID251 - a seeded script of mutations, no secret
 from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["mutations"]
-
 _MOST_STEPS = 4
 _MOST_COPIES = 40
 # Ends of ranges, and bytes that mean something in text, in lengths and in UTF-8.

@@ -65,8 +65,6 @@ from health_node.roster.sending import sign_roster
 from researcher_node.answers.store import Answers, AskedQuestion, CensusKeys
 from researcher_node.trust.census_log import CensusLog, verify_slot
 
-__all__ = ["NOW_MS", "POLICY", "TARGETS"]
-
 NOW_MS: Final = 1_800_000_000_000
 POLICY: Final = make_policy()
 _SCALE = 30

@@ -14,8 +14,6 @@ from broker_common.storage.source.plan import OwnPlan
 from broker_common.storage.source.rows import RejectedRows
 from broker_common.storage.source.toml import OwnColumn, OwnFiles, OwnTable, parse_source_toml, read_source_toml
 
-__all__ = ["TARGETS"]
-
 _TEXT = b"""\
 [people]
 files = ["p.csv"]

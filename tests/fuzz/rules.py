@@ -20,8 +20,6 @@ from broker_common.tlog.entries import Adopted, Entry, Event, Reopened, Revoked,
 from broker_common.tlog.orders import verify_reason
 from census_node.operator.proposals import Proposal, ProposalFolder, draft, make_proposal
 
-__all__ = ["TARGETS"]
-
 _KEY = logs.POLICY_KEY
 _POLICY = make_policy()
 _OTHER = make_policy(max_belief="0.50001", scales=(50, 10**6))

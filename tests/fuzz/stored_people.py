@@ -17,8 +17,6 @@ from broker_common.query.criteria import parse_condition
 from broker_common.storage.source.values import MISSING, Values
 from health_node.people.store import People, PeopleStore, build_people_store, read_figures
 
-__all__ = ["REFUSED", "build_store", "read_store"]
-
 # Damage, a store of another dictionary among it.
 REFUSED = ("INTEGRITY",)
 _PEOPLE = 50

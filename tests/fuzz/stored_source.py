@@ -22,8 +22,6 @@ from deploy.synthetic.population import write_sources
 from health_node.people.loading import load_people
 from health_node.people.tables import Declared
 
-__all__ = ["LOADED", "REFUSED", "WRITINGS", "write_all"]
-
 LOADED, REFUSED = "loaded", "LOAD_REFUSED"
 _LINKAGE = LinkageChain([LinkageKey(bytes(range(32)))])
 _PEOPLE = 40

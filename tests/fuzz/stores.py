@@ -67,8 +67,6 @@ from health_node.people.loading import load_people
 from health_node.people.store import PeopleStore, read_figures
 from researcher_node.trust.census_log import RememberedCheckpoint
 
-__all__ = ["TARGETS"]
-
 # --- journals --------------------------------------------------------------------------------------------------------
 
 

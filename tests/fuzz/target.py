@@ -24,8 +24,6 @@ from urllib.parse import quote
 from broker_common.errors import BrokerError
 from broker_common.rpc.status import trailing_metadata
 
-__all__ = ["Cut", "Finding", "Target", "ValueT", "fresh_path", "joined", "nothing_more", "require"]
-
 ValueT = TypeVar("ValueT")
 _PIECE_LENGTH_BYTES = 2
 # What gRPC lets through unless it is told otherwise.

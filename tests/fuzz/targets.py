@@ -12,8 +12,6 @@ from typing import Any
 from fuzz import audits, cards, keys, linking, logs, orders, own_data, rules, stores, texts, wire
 from fuzz.target import Target
 
-__all__ = ["CORPUS", "TARGETS", "inputs"]
-
 CORPUS = Path(__file__).parent / "corpus"
 
 _TABLES = (

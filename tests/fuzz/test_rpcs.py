@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 from fakes.patience import PATIENCE_SECONDS, until
-from fakes.rosters import MadeRoster
-from fakes.world import HEALTH, HEALTH_ORIGIN, Order, World
+from fakes.world import CENSUS, HEALTH, HEALTH_ORIGIN, OTHER, OWNER, Order, World
 from fuzz.mutator import mutations
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from grpc import aio
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
-from integration.loopback import CENSUS, OTHER, OWNER, Loopback, call, hand_over
+from integration.loopback import Loopback, call, hand_over
 from msgspec.structs import replace
+from protocol.rosters import MadeRoster
 from structlog.testing import capture_logs
 from tripartite.v1 import (
     answer_pb2,

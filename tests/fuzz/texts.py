@@ -75,15 +75,6 @@ from researcher_node.study.design import Study, design
 from researcher_node.study.file import parse_study_file
 from researcher_node.study.overlap import most_in
 
-__all__ = [
-    "CRITERIA_CODES",
-    "QUESTION_CODES",
-    "TARGETS",
-    "verify_condition",
-    "verify_condition_on_events",
-    "verify_question",
-]
-
 CRITERIA_CODES = frozenset(
     {"CRITERIA_TOO_LARGE", "UNKNOWN_COLUMN", "UNKNOWN_EVENTS", "UNKNOWN_CODE", "WRONG_TYPE", "WRONG_OPERATOR"}
 )

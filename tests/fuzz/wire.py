@@ -45,8 +45,6 @@ from broker_common.query.question import Question, parse_question, question_from
 from broker_common.rpc.signed_documents import adoption_from_wire
 from broker_common.rpc.status import broker_error, trailing_metadata
 
-__all__ = ["TARGETS", "message_types"]
-
 
 @cache
 def message_types() -> Mapping[str, type[Message]]:

@@ -52,20 +52,6 @@ from researcher_node.asking.session import Party, Session
 from researcher_node.assembly import InboxService
 from researcher_node.trust.cards import Trust
 
-__all__ = [
-    "CENSUS",
-    "OTHER",
-    "OWNER",
-    "Loopback",
-    "add_cards",
-    "call",
-    "hand_over",
-    "raw_channel",
-    "registered",
-    "running",
-    "serving",
-]
-
 
 def registered(*parties: TlsCredentials) -> list[PeerCertificate]:
     """What a node is told of these parties."""

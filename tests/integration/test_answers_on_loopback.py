@@ -11,10 +11,10 @@ from typing import Any, NoReturn
 import pytest
 from fakes.patience import NEVER_SECONDS, PATIENCE_SECONDS, linger, until
 from fakes.virtual_time import VirtualLoop
-from fakes.world import HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World
+from fakes.world import CENSUS, HEALTH, OTHER, OTHER_RESEARCHER, OWNER, RESEARCHER, Order, World
 from grpc import aio
 from grpc.aio import AioRpcError
-from integration.loopback import CENSUS, OTHER, OWNER, Loopback, add_cards, serving
+from integration.loopback import Loopback, add_cards, serving
 from tripartite.v1 import (
     answer_pb2,
     health_service_pb2,

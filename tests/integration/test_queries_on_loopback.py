@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 from fakes.patience import PATIENCE_SECONDS, until
-from fakes.world import FRENCH, HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, make_policy
+from fakes.world import CENSUS, FRENCH, HEALTH, OTHER, OTHER_RESEARCHER, OWNER, RESEARCHER, Order, World, make_policy
 from grpc import StatusCode, aio
 from grpc.aio import AioRpcError, ServicerContext
-from integration.loopback import CENSUS, OTHER, OWNER, Loopback, hand_over, serving
+from integration.loopback import Loopback, hand_over, serving
 from msgspec import structs
 from structlog.testing import capture_logs
 from tripartite.v1 import (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import cast
 
 import pytest
-from fakes.world import HEALTH, Order, rows
+from fakes.world import CENSUS, HEALTH, OTHER, OWNER, Order, rows
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2
-from integration.loopback import CENSUS, OTHER, OWNER, Loopback, call
+from integration.loopback import Loopback, call
 from tripartite.v1 import answer_pb2, card_service_pb2, census_service_pb2, health_service_pb2, inbox_service_pb2
 
 from broker_common.crypto.certificates import Identity, Role

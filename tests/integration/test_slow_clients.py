@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 from fakes.patience import PATIENCE_SECONDS, until
-from fakes.world import World
-from integration.loopback import OTHER, OWNER, Loopback
+from fakes.world import OTHER, OWNER, World
+from integration.loopback import Loopback
 from tripartite.v1 import health_service_pb2, health_service_pb2_grpc
 
 from broker_common.crypto.certificates import Role, server_name

@@ -15,11 +15,11 @@ from cryptography import x509
 from fakes.clock import FakeClock
 from fakes.forged import forge, subject_of, twin
 from fakes.patience import PATIENCE_SECONDS
-from fakes.world import HEALTH, OTHER_HEALTH, World, rows
+from fakes.world import CENSUS, HEALTH, OTHER, OTHER_HEALTH, OWNER, World, rows
 from google.protobuf.descriptor import MethodDescriptor
 from grpc import aio
 from grpc_health.v1 import health_pb2
-from integration.loopback import CENSUS, OTHER, OWNER, Loopback, call, hand_over, raw_channel, registered, serving
+from integration.loopback import Loopback, call, hand_over, raw_channel, registered, serving
 from tripartite.v1 import census_service_pb2, census_service_pb2_grpc, health_service_pb2, inbox_service_pb2
 
 from broker_common.crypto.certificates import (

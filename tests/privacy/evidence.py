@@ -21,11 +21,11 @@ from pathlib import Path
 import duckdb
 import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from fakes.canaries import Exhibit, Place
 from fakes.dictionaries import HEALTH_DICTIONARY
 from fakes.homes import PARTIES, key_forms, part_of, stored_message
-from fakes.wiretap import Call, Link, Wiretap
 from google.protobuf.message import Message
+from privacy.canaries import Exhibit, Place
+from privacy.wiretap import Call, Link, Wiretap
 from tripartite.v1 import answer_pb2, census_service_pb2, roster_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.commitments import hash_bytes

@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
-__all__ = ["QUESTIONS", "Disk", "Limits", "Rules", "State", "Step", "explore", "problems", "steps", "way_to"]
-
 QUESTIONS = (0, 1)
 Step: TypeAlias = "tuple[str, int | None]"
 

@@ -23,10 +23,10 @@ import numpy as np
 from fakes.deployment import FRENCH, Outcome, make, wait_until
 from fakes.homes import move, set_limits
 from fakes.ledger_rules import Note
-from fakes.marked_people import Row, health_and_census_rows, write_csv
 from fakes.patience import PATIENCE_SECONDS
-from fakes.wiretap import LINKS, Call, Link, Wiretap
+from privacy.marked_people import Row, health_and_census_rows, write_csv
 from privacy.recorded import Watched
+from privacy.wiretap import LINKS, Call, Link, Wiretap
 from tripartite.v1 import answer_pb2, health_service_pb2, log_service_pb2
 
 from broker_common.errors import BrokerError

@@ -13,20 +13,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from fakes.canaries import Exhibit, Place
 from fakes.dictionaries import STAYS
-from fakes.marked_people import Row, write_csv
-from fakes.wiretap import Call, Wiretap
+from privacy.canaries import Exhibit, Place
 from privacy.evidence import Snapshots, on_the_wire
+from privacy.marked_people import Row, write_csv
 from privacy.neighbours import CHEAP, EVERYONE, Instants, Life, World, Worlds
 from privacy.recorded import Watched
+from privacy.wiretap import Call, Wiretap
 
 from broker_common.privacy.delays import declared_for
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary, EventTable
 from broker_common.storage.dictionary.file import dictionary_toml
 from deploy.local import Plan, _make_homes
-
-__all__ = ["ASKED", "HEALTH", "LARGE", "NOBODY", "ONE", "X_ID", "OwnWorlds"]
 
 _ID_FORM = "text"
 _CODES: Final = (
@@ -113,7 +111,7 @@ langue_parlee = "PARLEE"
 """ + "".join(f'"{own}" = "{published}"\n' for own, published in TONGUES.items())
 
 PEOPLE, IN_CENSUS, FRENCH_SPEAKERS = 16_001, 12_611, 10_703
-"""In this order: who speaks French, who else is in the census, who is not. Sizes as in `fakes.marked_people`."""
+"""In this order: who speaks French, who else is in the census, who is not. Sizes as in `privacy.marked_people`."""
 STAYED, DIAGNOSED = 14_387, 13_457
 """Everybody from the second on, and from the third on."""
 X_ID = "NBQX-5521-MARKED"

@@ -26,15 +26,16 @@ from unittest.mock import patch
 
 import grpc
 import structlog
-from fakes.canaries import Exhibit, Place
 from fakes.dashboards import everything_shown
-from fakes.deployment import FRENCH, PROGRAM, Deployment, Node, Outcome, make, run_here, wait_until
+from fakes.deployment import FRENCH, Deployment, Node, Outcome, make, run_here, wait_until
 from fakes.homes import AGENCIES, role_of, server_name_of, tls_of
-from fakes.marked_people import MarkedPeople
+from fakes.nursery import PROGRAM
 from fakes.parquet import HEALTH_TYPES, parquet_from_csv
-from fakes.wiretap import Link, Wiretap
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from privacy.canaries import Exhibit, Place
 from privacy.evidence import Snapshots, on_the_wire
+from privacy.marked_people import MarkedPeople
+from privacy.wiretap import Link, Wiretap
 
 from broker_common.dashboard.running import say_changes
 from broker_common.language import LANGUAGES

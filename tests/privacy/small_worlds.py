@@ -51,39 +51,6 @@ from census_node.registry.joining import JoinedRoster, join
 from census_node.registry.registry import counted
 from census_node.registry.rosters import KeptRoster
 
-__all__ = [
-    "CARDS",
-    "FRENCH",
-    "KEY",
-    "NO_CHARGES",
-    "RELINK",
-    "SHARE",
-    "TABLE",
-    "Books",
-    "Game",
-    "Load",
-    "Mechanism",
-    "Row",
-    "Sample",
-    "Seen",
-    "Service",
-    "Side",
-    "UnboundedError",
-    "World",
-    "carried",
-    "count",
-    "decided",
-    "joined",
-    "ledger_of",
-    "named",
-    "names_of",
-    "played",
-    "pseudonyms",
-    "rules",
-    "subsets",
-    "worst",
-]
-
 ORGANISATION = "health-on"
 CARDS = ("x1", "x2", "y", "z", "y2", "z2")
 """Cards of a person x, who may have two; of y; and of z, whom the census may never have heard of. Some games need two of each."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from math import ceil
 
 import pytest
-from fakes.wiretap import Link
 from privacy.neighbours import DELAY_MS, PEOPLE, TICK_MS, World, Worlds
+from privacy.wiretap import Link
 
 pytestmark = pytest.mark.process
 

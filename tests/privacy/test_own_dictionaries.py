@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from itertools import chain
 
 import pytest
-from fakes.canaries import Canary, Exhibit, Finding, Place, Searcher, forms, pseudonym_forms
 from fakes.homes import key_forms
-from fakes.wiretap import Link, message_form
+from privacy.canaries import Canary, Exhibit, Finding, Place, Searcher, forms, pseudonym_forms
 from privacy.neighbours import World
 from privacy.own_worlds import (
     ADMITTED,
@@ -36,6 +35,7 @@ from privacy.own_worlds import (
     OwnLife,
     OwnWorlds,
 )
+from privacy.wiretap import Link, message_form
 
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.criteria import parse_condition

@@ -23,7 +23,6 @@ import numpy as np
 import pytest
 from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.registries import SALT
-from fakes.small_census import SmallCensus
 from privacy.small_worlds import (
     CARDS,
     KEY,
@@ -52,6 +51,7 @@ from privacy.small_worlds import (
     subsets,
     worst,
 )
+from properties.small_census import SmallCensus
 
 from broker_common.crypto.linkage import LinkageChain
 from broker_common.privacy.accounting import UNITS_PER_NAT, cap_units, param_of, parse_max_belief, price

@@ -15,8 +15,9 @@ from pathlib import Path
 # As pytest sees them: what tests share is imported as `fakes.NAME`.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from fakes.deployment import FRENCH, PROGRAM, Deployment, Node, Outcome, run, run_here, wait_until
+from fakes.deployment import FRENCH, Deployment, Node, Outcome, run, run_here, wait_until
 from fakes.disk import SmallDisk
+from fakes.nursery import PROGRAM
 from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.errors import BrokerError

@@ -26,21 +26,6 @@ from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.storage.clock import system_clock
 
-__all__ = [
-    "HOST",
-    "OPENSSL",
-    "ROOT",
-    "Configured",
-    "LogLines",
-    "Pair",
-    "configure",
-    "configured",
-    "documented",
-    "form_of",
-    "made",
-    "operator",
-]
-
 ROOT = Path(__file__).parents[2]
 HOST = "dashboard.census.example"
 # What the handbook makes certificates with.

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 import pytest
-from fakes.deployment import FRENCH, PROGRAM, Deployment, run_here
+from fakes.deployment import FRENCH, Deployment, run_here
+from fakes.nursery import PROGRAM
 
 from broker_common.cli import program
 from broker_common.commands.options import Whole

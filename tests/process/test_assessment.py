@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.deployment import PROGRAM, Deployment, Outcome, make, run_here
+from fakes.deployment import Deployment, Outcome, make, run_here
+from fakes.nursery import PROGRAM
 
 ROOT = Path(__file__).parents[2]
 # What a checkout has, and an installed program has not: run there.

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.deployment import PROGRAM, Deployment, make
+from fakes.deployment import Deployment, make
+from fakes.nursery import PROGRAM
 
 pytestmark = pytest.mark.process
 

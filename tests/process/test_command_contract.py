@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 import pytest
-from fakes.deployment import FRENCH, PROGRAM, Deployment, make, run, run_here
+from fakes.deployment import FRENCH, Deployment, make, run, run_here
+from fakes.nursery import PROGRAM
 
 from broker_common.cli import program
 from broker_common.privacy.accounting import price

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.deployment import FRENCH, PROGRAM, Deployment, Outcome, make, node_pids, run_here, wait_until
+from fakes.deployment import FRENCH, Deployment, Outcome, make, node_pids, run_here, wait_until
+from fakes.nursery import PROGRAM
 from process.liars import LyingResearcher
 
 from broker_common.storage.durable import replace_file

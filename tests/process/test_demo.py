@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.deployment import PROGRAM, Deployment, node_pids, run_here
+from fakes.deployment import Deployment, node_pids, run_here
+from fakes.nursery import PROGRAM
 from fakes.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.process

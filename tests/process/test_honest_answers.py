@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.deployment import FRENCH, PROGRAM, Deployment, Outcome, make, run_here
+from fakes.deployment import FRENCH, Deployment, Outcome, make, run_here
+from fakes.nursery import PROGRAM
 from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.privacy.accounting import price

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fakes.deployment import PROGRAM
+from fakes.nursery import PROGRAM
 
 pytestmark = pytest.mark.process
 

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fakes.deployment import PROGRAM, run
+from fakes.deployment import run
+from fakes.nursery import PROGRAM
 from fakes.patience import PATIENCE_SECONDS
 from unit.lab.evaluations import RUN, evaluation
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from browser.lab_site import lab_site
-from fakes.deployment import PROGRAM
+from fakes.nursery import PROGRAM
 
 pytestmark = pytest.mark.process
 

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from fakes.deployment import FRENCH, PROGRAM, Deployment, Node, Outcome, make, wait_until
+from fakes.deployment import FRENCH, Deployment, Node, Outcome, make, wait_until
 from fakes.homes import forget_witness_store, witness_store
 from fakes.ledger_rules import Note
+from fakes.nursery import PROGRAM
 from fakes.patience import PATIENCE_SECONDS
 
 from researcher_node.answers.store import AskedQuestion

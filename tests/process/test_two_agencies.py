@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from fakes.deployment import PROGRAM
+from fakes.nursery import PROGRAM
 from fakes.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.process

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.deployment import FRENCH, PROGRAM, Deployment, Node, make, run_here, wait_until
+from fakes.deployment import FRENCH, Deployment, Node, make, run_here, wait_until
+from fakes.nursery import PROGRAM
 from fakes.patience import PATIENCE_SECONDS
 from process.watching import MONITORING, Watch, configure, get, needs_prometheus, prometheus, watching
 

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.deployment import PROGRAM, Node, wait_until
-
-__all__ = ["MONITORING", "Watch", "configure", "free_port", "get", "needs_prometheus", "prometheus", "watching"]
+from fakes.deployment import Node, wait_until
+from fakes.nursery import PROGRAM
 
 MONITORING = Path(__file__).parents[2] / "deploy" / "monitoring"
 _PROMETHEUS = shutil.which("prometheus")

@@ -12,8 +12,6 @@ from health_node.people import cohort
 from health_node.people.cohort import Predicate, Scratch
 from health_node.people.encoding import Stored
 
-__all__ = ["passes_made"]
-
 _ROWS = 8
 
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 from fakes import logs
-from fakes.small_census import Row, SmallCensus
 from fakes.world import charge_and_answer, make_policy, make_pseudonyms
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from properties.small_census import Row, SmallCensus
 
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import RefusedError

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 from fakes.dictionaries import CENSUS_DICTIONARY, CHANGES, HEALTH_DICTIONARY, relabelled
-from fakes.pair import Pair
 from fakes.registries import write_registry
 from fakes.world import RELEASE, RESEARCHER, Order, World, make_policy
+from protocol.pair import Pair
 from tripartite.v1 import health_service_pb2, ticket_pb2
 
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from fakes.clock import ShiftedClock
-from fakes.links import NO_CONTEXT, LyingCensus, health_service
-from fakes.pair import census_at_work
+from fakes.links import NO_CONTEXT, InMemoryCensus, health_service
 from fakes.patience import PATIENCE_SECONDS
 from fakes.world import HEALTH, RESEARCHER, Order, World, make_policy
+from protocol.pair import census_at_work
 from tripartite.v1 import census_service_pb2, health_service_pb2
 
 from broker_common.crypto.certificates import Identity
@@ -81,7 +81,7 @@ class Agencies:
         then: Callable[[], None] = lambda: None,
     ) -> list[str]:
         """Submit to the end; once `after` is on its way, a part of the sample or an event, something happens."""
-        link = LyingCensus(self.census, HEALTH)
+        link = InMemoryCensus(self.census, HEALTH)
 
         def passing(what: str | None) -> None:
             if what == after:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import pytest
 from fakes.links import NO_CONTEXT, log_service
-from fakes.pair import STAGES
 from fakes.patience import NEVER_SECONDS, PATIENCE_SECONDS, until
 from fakes.world import CENSUS_ORIGIN, HEALTH, HEALTH_ORIGIN, OTHER_HEALTH, RESEARCHER, Order, World
+from protocol.pair import STAGES
 from protocol.witnessed import WitnessedPair
 from structlog.testing import capture_logs
 from tripartite.v1 import log_service_pb2

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 from fakes.links import CountCall, InMemoryCensus
-from fakes.pair import STAGES, Pair, census_at_work, gone
 from fakes.patience import until
 from fakes.virtual_time import in_virtual_time
 from fakes.world import HEALTH, Order, World, make_policy
 from grpc.aio import AioRpcError
+from protocol.pair import STAGES, Pair, census_at_work, gone
 from tripartite.v1 import census_service_pb2
 
 from broker_common.crypto.sample_bits import PLACES_IN_PART

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 from fakes.history import MemoryPart, auditor
-from fakes.pair import STAGES, Pair
 from fakes.patience import until
 from fakes.world import CENSUS, HEALTH, OTHER, OTHER_HEALTH, OWNER, RESEARCHER, Order, World
 from protocol.dishonest import ForeseeingCensus
+from protocol.pair import STAGES, Pair
 from protocol.witnessed import WitnessedPair
 from tripartite.v1 import answer_pb2, census_service_pb2
 

@@ -17,19 +17,18 @@ from fakes.links import (
     NO_CONTEXT,
     CountScript,
     InMemoryCensus,
-    LyingCensus,
     count,
     health_service,
     on_the_wire,
     stream,
 )
-from fakes.pair import census_at_work
 from fakes.patience import PATIENCE_SECONDS, until
 from fakes.registries import write_registry
 from fakes.world import CENSUS, HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, make_policy
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
 from protocol.dishonest import refusing, signed_refusal
+from protocol.pair import census_at_work
 from tripartite.v1 import census_service_pb2, health_service_pb2, policy_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.certificates import Identity
@@ -80,8 +79,8 @@ class Parties:
     def honest(self) -> InMemoryCensus:
         return InMemoryCensus(self.census, HEALTH)
 
-    def lying(self, *scripts: CountScript) -> LyingCensus:
-        return LyingCensus(self.census, HEALTH, *scripts)
+    def lying(self, *scripts: CountScript) -> InMemoryCensus:
+        return InMemoryCensus(self.census, HEALTH, *scripts)
 
     def health(
         self, link: InMemoryCensus | None = None, limits: LimitConfig = ONCE, node: HealthNode | None = None
@@ -289,7 +288,7 @@ async def test_failing_store_of_the_census_node_does_not_stop_the_health_node(
     async def fail_policy() -> policy_pb2.SignedPolicy:
         raise on_the_wire(broken)
 
-    link = LyingCensus(parties.census, HEALTH, fail, policy=fail_policy if where == "GetPolicy" else None)
+    link = InMemoryCensus(parties.census, HEALTH, fail, policy=fail_policy if where == "GetPolicy" else None)
     error = await failure(parties.health(link), parties.world.order())
     assert (error.code, error.details) == ("PEER_FAILED", {"peer": "census", "reason": broken.code})
     assert not error.stops_node
@@ -357,7 +356,7 @@ async def test_policy_that_its_agency_did_not_sign_is_not_obeyed(
     parties: Parties, policy: Callable[[World], object]
 ) -> None:
     """Delays, scales and limits come from the signed policy only; nothing is accepted under another."""
-    link = LyingCensus(parties.census, HEALTH, release_at_once, policy=lambda: policy(parties.world))  # type: ignore[arg-type,return-value]  # one of the three above
+    link = InMemoryCensus(parties.census, HEALTH, release_at_once, policy=lambda: policy(parties.world))  # type: ignore[arg-type,return-value]  # one of the three above
     assert (await failure(parties.health(link), parties.world.order())).code == "PEER_MISBEHAVED"
     assert not parties.world.verify_health_log().tickets
     assert link.attempts == 0

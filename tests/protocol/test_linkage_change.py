@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.links import roster_sender
-from fakes.pair import STAGES, Pair, gone
 from fakes.patience import linger
 from fakes.samples import selected
 from fakes.world import OrderedSample, Pseudonyms, World, charge_and_answer
+from protocol.pair import STAGES, Pair, gone
 
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import BrokerError, InvalidRequestError, RefusedError

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.links import NO_CONTEXT, count
-from fakes.pair import census_at_work
 from fakes.patience import until
 from fakes.quotes import quote_of
 from fakes.timed_loop import LoopClock, TimedLoop
 from fakes.world import FRENCH, HEALTH, OTHER, OTHER_RESEARCHER, OWNER, World, make_policy
+from protocol.pair import census_at_work
 from tripartite.v1 import census_service_pb2, quote_pb2
 
 import census_node.node

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 from fakes.links import roster_sender
-from fakes.pair import STAGES, Pair, gone
 from fakes.patience import PATIENCE_SECONDS, until
 from fakes.world import HEALTH, RELEASE, RESEARCHER, Order, World
+from protocol.pair import STAGES, Pair, gone
 
 from broker_common.errors import REASONS, BrokerError
 from broker_common.query.question import Question

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from fakes.links import count, stream
-from fakes.pair import census_at_work
 from fakes.world import CENSUS_ORIGIN, HEALTH, RESEARCHER, World, charge_and_answer
+from protocol.pair import census_at_work
 from tripartite.v1 import census_service_pb2, sample_pb2
 
 from broker_common.crypto.commitments import hash_bytes

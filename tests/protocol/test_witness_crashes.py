@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from fakes.connections import break_statements
 from fakes.links import LogLink, census_witness
-from fakes.pair import STAGES
 from fakes.patience import NEVER_SECONDS, PATIENCE_SECONDS, linger, until
 from fakes.world import CENSUS, HEALTH, RESEARCHER, Order, World
+from protocol.pair import STAGES
 from protocol.witnessed import WitnessedPair
 from tripartite.v1 import log_service_pb2
 

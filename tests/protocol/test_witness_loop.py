@@ -14,11 +14,11 @@ from types import SimpleNamespace
 
 import pytest
 from fakes.links import WitnessScript
-from fakes.pair import STAGES
 from fakes.patience import until
 from fakes.world import CENSUS, CENSUS_ORIGIN, HEALTH_ORIGIN, RESEARCHER, World
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
+from protocol.pair import STAGES
 from protocol.witnessed import WitnessedPair
 from tripartite.v1 import log_service_pb2
 

@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from fakes.links import LogLink, census_witness, log_service
-from fakes.pair import Pair
 from fakes.patience import until
 from fakes.world import CENSUS_ORIGIN, HEALTH, HEALTH_ORIGIN, World
+from protocol.pair import Pair
 
 from broker_common.storage.journal import Journal
 from broker_common.storage.witnessing import CosignedNote, CosignedNotes

@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 import numpy as np
 from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
+from fakes.links import InMemoryLink, on_the_wire
 from fakes.logs import ALICE, CENSUS, HEALTH, ORIGIN, POLICY_KEY, SIGNER, party
 from fakes.logs import policy as make_policy
 from fakes.samples import whom
-from grpc import aio
-from grpc.aio import AioRpcError, Metadata
+from grpc.aio import Metadata
 from sqlite_utils import Database
 from tripartite.v1 import (
     census_service_pb2,
@@ -54,7 +54,6 @@ from broker_common.query.ticket import sign_ticket
 from broker_common.rpc.callers import set_caller
 from broker_common.rpc.channel import PROCEED
 from broker_common.rpc.server import StopSignal
-from broker_common.rpc.status import trailing_metadata
 from broker_common.storage.dictionary.adopted import Dictionaries, adopt_dictionary
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
@@ -65,7 +64,6 @@ from broker_common.tlog.health_state import HealthState
 from broker_common.tlog.merkle import MerkleTree
 from broker_common.tlog.note import NoteSigner
 from broker_common.values import QUERY_ID_BYTES
-from health_node.census_link import CensusLink, CensusNow
 from health_node.config import LimitConfig
 from health_node.node import HealthNode, SamplingKeys
 from health_node.operator.cohort_figures import CohortBands
@@ -74,8 +72,6 @@ from health_node.query.questions import Questions
 from health_node.roster.book import RosterBook
 from health_node.roster.sending import RosterSender
 from health_node.service import HealthService
-
-__all__ = ["BEGAN_MS", "BEN", "PEOPLE", "Asked", "SmallCensus", "SmallHealth"]
 
 BEGAN_MS = 1_700_000_000_000
 PEOPLE = 300
@@ -246,11 +242,6 @@ class SmallCensus:
         return [row.tobytes() for row in whom(sample.bits, self.rosters[sample.manifest.roster])]
 
 
-def _on_the_wire(error: BrokerError) -> AioRpcError:
-    code, text, trailing = trailing_metadata(error)
-    return AioRpcError(code, Metadata(), Metadata(*trailing), details=text)
-
-
 class _CountCall:
     """A client's end of one Count."""
 
@@ -295,7 +286,7 @@ class _CountCall:
         error = census.refusals.pop(0) if census.refusals else None
         if error is not None:
             error.signed_refusal = census.signed_refusal(head, error.code).SerializeToString(deterministic=True)
-            raise _on_the_wire(error)
+            raise on_the_wire(error)
 
 
 class _RosterCall:
@@ -328,7 +319,7 @@ class _RosterCall:
 
     def __await__(self) -> Generator[Any, None, census_service_pb2.SendRosterResponse]:
         if self._error is not None:
-            raise _on_the_wire(self._error)
+            raise on_the_wire(self._error)
         return asyncio.sleep(0, census_service_pb2.SendRosterResponse()).__await__()
 
     def cancel(self) -> None:
@@ -337,44 +328,6 @@ class _RosterCall:
     @property
     def _number(self) -> int:
         return roster_pb2.RosterManifest.FromString(self._header.manifest.manifest).number
-
-
-class _Link(CensusLink):
-    """The way to it, without a channel."""
-
-    def __init__(self, census: SmallCensus, known: KnownPeers) -> None:
-        def none() -> NoReturn:
-            raise AssertionError("there is no channel here")
-
-        organisation = CENSUS.identity.organisation
-        super().__init__(
-            "in memory",
-            card=lambda: known.card("census", organisation),
-            own_card=none,
-            take=lambda _: None,
-            tls=none,
-            clock=now_ms,
-        )
-        self._census = census
-
-    async def has_news(self, since: int) -> bool:
-        """Cards do not change here."""
-        del since
-        return False
-
-    async def now(self) -> CensusNow:
-        return replace(await super().now(), stub=self._census.stub)
-
-    async def _channel(self, card: object) -> aio.Channel:
-        del card
-        return cast("aio.Channel", _NoChannel())
-
-
-class _NoChannel:
-    """What stubs are made of that are then replaced."""
-
-    def __getattr__(self, name: str) -> Callable[..., object]:
-        return lambda *_, **__: None
 
 
 # --- the health node -------------------------------------------------------------------------------------------------
@@ -425,7 +378,7 @@ class SmallHealth:
             clock=now_ms,
             randomness=os.urandom,
         )
-        link = _Link(self.census, known)
+        link = InMemoryLink(self.census.stub, lambda: known.card("census", CENSUS.identity.organisation), now_ms)
         self.rosters = RosterSender(
             self.node,
             link,

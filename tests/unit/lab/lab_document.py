@@ -28,8 +28,6 @@ from policy_lab.document.model import (
 )
 from policy_lab.standing import Standing
 
-__all__ = ["HARMFUL", "LONG_WORD", "beyond_margins", "document", "sentences_of_page", "texts_of"]
-
 # What each renderer would take for markup if it could.
 HARMFUL = "#panic() $x$ *b* _i_ `r` <e> @f [h] {i} \\ & &amp; <script>alert(1)</script> // /* %s {0} ~ --- = a"
 LONG_WORD = "tests/" + "x" * 150 + "_end"

@@ -10,8 +10,6 @@ from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary,
 from broker_common.storage.source.plan import Source, SourcePlan, plan_for
 from broker_common.storage.source.rows import RejectedRows
 
-__all__ = ["DICTIONARY", "IDS", "PEOPLE", "PUBLISHED", "STAYS", "Row", "own_home", "plan_of", "rows_of"]
-
 IDS = ("health_card",)
 DICTIONARY = Dictionary(
     (

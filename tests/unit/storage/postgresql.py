@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["WHY_NOT", "postgresql_server"]
-
 # Debian keeps them off the path.
 _PLACES = os.pathsep.join([os.environ.get("PATH", ""), *map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin")))])
 _INITDB, _PG_CTL = (shutil.which(name, path=_PLACES) for name in ("initdb", "pg_ctl"))

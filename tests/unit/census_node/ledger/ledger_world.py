@@ -36,24 +36,12 @@ from broker_common.tlog.entries import Shutdown
 from census_node.ledger import book as book_module
 from census_node.ledger.accounts import Ledger
 from census_node.ledger.book import Decided, LedgerBook, room_for
-from census_node.ledger.passes import JOINED, Bits, CardPlaces, Passes, People
+from census_node.ledger.passes import JOINED, CardPlaces, Passes, People
 from census_node.ledger.samples import KeptSample, SampleFolder
 from census_node.ledger.snapshots import SnapshotFolder
 from census_node.ledger.steps import LedgerSteps
 from census_node.ledger.subjects import Cards, Carry, Known
 from census_node.release.outbox import Outbox, Pending, WaitingAnswer
-
-__all__ = [
-    "CARDS",
-    "DECLARED",
-    "PERSONS",
-    "Asked",
-    "LedgerOracle",
-    "LedgerProcess",
-    "LedgerWorld",
-    "Links",
-    "persons_policy",
-]
 
 # Card by card its person and its household, where it is loaded.
 Links = Mapping[int, Link]
@@ -383,12 +371,6 @@ class LedgerWorld:
         if answered:
             self.answer(ticket, process)
         return ticket
-
-    def active_of(self, ticket: str) -> Bits | None:
-        """Who was active in a charge, as its file says; None where it is erased."""
-        with self.node.journal.reading():
-            step = LedgerSteps(self.node.journal.db).of_ticket(ticket)
-        return None if step is None or not step.file else self.node.samples.read(step.file).active
 
     def answer(self, ticket: str, process: LedgerProcess | None = None) -> None:
         """Its answer is made and stored; the sample is wiped where nobody needs it any more."""

@@ -10,8 +10,6 @@ from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.storage.journal import Checkpointed
 from census_node.query.flow import Charge, Claim, Parts
 
-__all__ = ["Asked", "Disk", "Node", "PowerCutError", "Sent"]
-
 
 class PowerCutError(Exception):
     """The end of everything that is not on the disk."""

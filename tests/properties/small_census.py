@@ -21,8 +21,6 @@ from census_node.ledger.steps import LedgerSteps
 from census_node.ledger.subjects import Cards, Carry, Known
 from census_node.registry import Registry
 
-__all__ = ["Row", "SmallCensus"]
-
 # Of a card its person and household, or that it is in no load.
 Row = tuple[int, int] | None
 

@@ -27,8 +27,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Canary", "Exhibit", "Finding", "Place", "Searcher", "forms", "number_texts", "pseudonym_forms"]
-
 _HEAD_BYTES = 8
 _KEY_BYTES = 3
 _CHUNK_BYTES = 1 << 22

@@ -18,8 +18,6 @@ from fakes.dictionaries import CENSUS_DICTIONARY
 
 from deploy.synthetic.cards import BLOCK_SIZE, card_digits
 
-__all__ = ["MARKED_CARD_ROW", "MarkedPeople", "Row", "Sizes", "health_and_census_rows", "write_csv"]
-
 _SEED = 20_110_510
 _LANGUAGES = ("English", "English and French", "Other")
 _FIRST = ("English", "French", "English and French", "Neither")

@@ -47,8 +47,6 @@ from broker_common.rpc.callers import ALLOWED_ROLES
 from broker_common.storage.clock import system_clock
 from broker_common.values import HASH_BYTES, QUERY_ID_BYTES
 
-__all__ = ["LINKS", "Call", "Connection", "Link", "Part", "Wiretap", "message_form", "parse_exactly"]
-
 # Not a guard: somebody who does not listen any more is not waited for.
 _CLOSE_SECONDS = 1.0
 _LOOPBACK = "127.0.0.1"

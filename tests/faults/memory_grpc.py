@@ -21,8 +21,6 @@ from fakes.virtual_time import Process, current_process, in_process
 from grpc import StatusCode, aio
 from grpc.aio import AioRpcError, Metadata
 
-__all__ = ["Network"]
-
 _LONGEST_DELAY_SECONDS = 0.002
 _END: Final = object()
 

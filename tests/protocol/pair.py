@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from fakes.links import NO_CONTEXT, LyingCensus, health_service
+from fakes.links import NO_CONTEXT, InMemoryCensus, health_service
 from fakes.patience import PATIENCE_SECONDS
 from fakes.world import HEALTH, RESEARCHER, Order, World
 from grpc import StatusCode
@@ -24,8 +24,6 @@ from census_node.config import LimitConfig as CensusLimits
 from census_node.service import CensusService
 from health_node.config import LimitConfig
 from health_node.service import HealthService
-
-__all__ = ["STAGES", "Pair", "census_at_work", "gone"]
 
 Requests = AsyncIterator[census_service_pb2.CountRequest]
 Responses = AsyncIterator[census_service_pb2.CountResponse]
@@ -71,7 +69,7 @@ class Pair:
         self.forward_deadline_ms = forward_deadline_ms
         self.census_stop, self.health_stop = StopSignal(), StopSignal()
         self.census = self._census_service()
-        self.link = LyingCensus(self.census, HEALTH, self.watched)
+        self.link = InMemoryCensus(self.census, HEALTH, self.watched)
         # Called with what is about to pass: the event of a response, or the part of a request and its number.
         self.passing: Callable[[str], None] = lambda _: None
         self.node = world.open_health()

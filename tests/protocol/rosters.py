@@ -21,8 +21,6 @@ from broker_common.crypto.signing import SigningKey
 from broker_common.privacy.delays import DECLARED_STEP
 from health_node.roster.sending import sign_roster
 
-__all__ = ["MadeRoster", "halves_of_rows", "requests_of"]
-
 Rows = npt.NDArray[np.uint8]
 Request = census_service_pb2.SendRosterRequest
 
