@@ -38,7 +38,6 @@ class Promise:
     claimed: float
     real: float | None
     measured: float
-    samples: int
 
 
 def promises(
@@ -63,7 +62,7 @@ def respondent_epsilon(category_counts: Sequence[int], numbers: int, epsilon: fl
 def _promise(name: Name, people: Respondents, epsilon: float, random: np.random.Generator) -> Promise:
     samples = _shuffled_samples(people, epsilon) if name == "shuffled" else _SAMPLES
     one, other = _WORLDS[name](people, epsilon, samples, random)
-    return Promise(name, epsilon, _real(name, people, epsilon), epsilon_from_below(one, other).epsilon, 2 * samples)
+    return Promise(name, epsilon, _real(name, people, epsilon), epsilon_from_below(one, other).epsilon)
 
 
 def _shuffled_samples(people: Respondents, epsilon: float) -> int:
