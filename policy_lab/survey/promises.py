@@ -13,12 +13,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from policy_lab.arrays import Reals
 from policy_lab.mechanisms.distinguisher import epsilon_from_below
 from policy_lab.mechanisms.randomised_response import real_epsilon
 from policy_lab.survey import pipeline
 from policy_lab.survey.respondents import Respondents
 
-Reals = NDArray[np.float64]
 Name = Literal["local category", "local number", "shuffled", "global count", "global mean"]
 _SAMPLES = 400_000
 # The shuffled method gives itself away only where it keeps an answer: so often in half of the samples shows the claim to be too small.
