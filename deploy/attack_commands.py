@@ -15,7 +15,7 @@ from broker_common.errors import ExitCode
 from deploy.attacks import texts
 from deploy.attacks.arena import Accounting, Wish
 from deploy.attacks.catalogue import ATTACKS
-from deploy.attacks.findings import FALSE_ALARM, Guesses, Instants, Late, Noise, Report
+from deploy.attacks.findings import FALSE_ALARM, ByChance, Report
 from deploy.attacks.running import run, run_all
 
 _ALL = "all"
@@ -127,7 +127,7 @@ def _result(name: str, reports: list[Report], wish: Wish, rounds: int | None, pl
 
 def _row(report: Report) -> str:
     """An attack in one line: what broke, or the finding that chance came nearest to accusing."""
-    by_chance = [finding for finding in report.findings if isinstance(finding, Guesses | Instants | Late | Noise)]
+    by_chance = [finding for finding in report.findings if isinstance(finding, ByChance)]
     nearest = min(by_chance, key=lambda finding: finding.p_value, default=report.findings[0])
     shown = next((finding for finding in report.findings if not finding.held), nearest)
     return texts.TABLE_ROW.format(

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Self
 
+from broker_common.dashboard.beside import end_child
 from broker_common.errors import ExitCode, InternalError, InvalidRequestError
 from broker_common.language import said
 from deploy import texts
@@ -87,7 +88,9 @@ class Nodes:
             watcher.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
         for roles in (("health",), ("census", "researcher")):
-            await asyncio.gather(*(_end(self._children[role]) for role in roles if role in self._children))
+            await asyncio.gather(
+                *(end_child(self._children[role], _STOP_SECONDS) for role in roles if role in self._children)
+            )
 
     async def _start(self, role: str) -> str:
         """Start a node; gives its ready line."""
@@ -138,17 +141,6 @@ class Nodes:
             else:
                 self._say(said(texts.NODE_BACK, role=said(role)))
                 return True
-
-
-async def _end(child: asyncio.subprocess.Process) -> None:
-    if child.returncode is not None:
-        return
-    child.terminate()
-    try:
-        await asyncio.wait_for(child.wait(), _STOP_SECONDS)
-    except TimeoutError:
-        child.kill()
-        await child.wait()
 
 
 class ChildFailedError(InternalError):

@@ -8,4 +8,5 @@ figures/    what the pages draw                    site/       `lab serve`
 explain/    `lab explain`                          evaluate/   `lab evaluate`
 survey/     the published survey evaluation        tables/     `lab table`
 sensitivity/ `lab sensitivity`                     assessment/ `lab assessment`
+arrays      what arrays of the lab hold
 """

@@ -54,18 +54,19 @@ async def dashboard_beside(role: str, home: Path, config: DashboardConfig) -> No
         try:
             code = await child.wait()
         finally:
-            await _end(child)
+            await end_child(child, _STOP_SECONDS)
         _log.error("the dashboard has ended and is started again", code=code)
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
-async def _end(child: asyncio.subprocess.Process) -> None:
+async def end_child(child: asyncio.subprocess.Process, seconds: float) -> None:
+    """Tell a process to end; it is killed if it has not ended after so long."""
     if child.returncode is not None:
         return
     with contextlib.suppress(ProcessLookupError):
         child.terminate()
     try:
-        await asyncio.wait_for(child.wait(), _STOP_SECONDS)
+        await asyncio.wait_for(child.wait(), seconds)
     except TimeoutError:
         child.kill()
         await child.wait()

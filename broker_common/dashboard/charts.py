@@ -55,7 +55,6 @@ class Range:
 class Series:
     """A line of points (x, y), both between 0 and 1, in the order of x."""
 
-    label: str
     points: Sequence[tuple[float, float]]
     kind: str = "line"
 

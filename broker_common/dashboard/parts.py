@@ -15,6 +15,7 @@ from broker_common.tlog.history import Happening, Kind, Use
 State: TypeAlias = tuple[str, str, bool]
 # Rows of one picture; what comes after them is in the log.
 _MOST_ROWS = 500
+_MOST_HAPPENINGS = 200
 _SENTENCES: Mapping[Kind, str] = {
     "adopted": phrase("Policy adopted: no belief above {max_belief}, accounting {accounting}, hash {hash}"),
     "confirmed": phrase(
@@ -72,11 +73,9 @@ def _shown(t: Language, name: str, value: str) -> str:
     return t(value) if name in {"role", "accounting"} else value
 
 
-def happening_rows(
-    t: Language, happenings: Iterable[Happening], kinds: Collection[Kind], *, most: int = 200
-) -> list[Sequence[str]]:
+def happening_rows(t: Language, happenings: Iterable[Happening], kinds: Collection[Kind]) -> list[Sequence[str]]:
     """Rows of entry, time, sentence and reason, newest first."""
-    chosen = [each for each in happenings if each.kind in kinds][-most:]
+    chosen = [each for each in happenings if each.kind in kinds][-_MOST_HAPPENINGS:]
     return [(t.number(each.entry), t.instant(each.time_ms), _sentence(t, each), each.note) for each in reversed(chosen)]
 
 

@@ -39,9 +39,9 @@ def problem(check: str, text: str, remedy: str) -> Finding:
     return Finding(check, "problem", text, remedy)
 
 
-def of_error(check: str, error: BrokerError, *, level: Level = "problem") -> Finding:
+def of_error(check: str, error: BrokerError) -> Finding:
     """What a part of the home, or a peer, says of itself."""
-    return Finding(check, level, phrase_of(error), hint_of(error))
+    return Finding(check, "problem", phrase_of(error), hint_of(error))
 
 
 def tried(check: str, look: Callable[[], Iterable[Finding]]) -> list[Finding]:

@@ -130,7 +130,6 @@ class BeliefReport:
     """Everything that the belief report says."""
 
     floor: int
-    worst: int
     ceilings: tuple[Ceiling, ...]
     # For the person charged most, and for somebody whose budget is used up; None: too many answers to convolve.
     typical_now: Typical | None
@@ -190,7 +189,6 @@ def make_report(
         spread = _spread(*_histogram(charges.subjects), floor, edges)
     return BeliefReport(
         floor=floor,
-        worst=worst,
         ceilings=tuple(_ceiling(prior, worst, policy.param) for prior in PRIORS),
         typical_now=_typical(tuple(Answers(answers[scale], scale) for scale in sorted(answers)), bands, typical),
         typical_limit=_typical((Answers(answers_left(policy.cap, 0, usual), usual),), bands),

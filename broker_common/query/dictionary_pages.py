@@ -151,11 +151,6 @@ def _has_all(text: str, words: Sequence[str]) -> bool:
 # --- for programs ----------------------------------------------------------------------------------------------------
 
 
-def dictionary_json(dictionary: Dictionary) -> dict[str, Any]:
-    """Everything that is published."""
-    return excerpt_json(excerpt(dictionary))
-
-
 def excerpt_json(found: Excerpt) -> dict[str, Any]:
     """An excerpt, with what the dictionary says of itself."""
     dictionary = found.dictionary

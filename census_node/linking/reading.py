@@ -62,7 +62,6 @@ class Sources:
     carried: tuple[str, ...]
     """Columns of the census file that go through untouched."""
     census_rows: int
-    register_rows: int
     rejected: Mapping[str, RejectedRows]
 
 
@@ -94,7 +93,7 @@ def read_sources(
             _verify_dates(database, side, file, settings.date_format)
         _normalise(database, side, settings)
         _verify_some(database, side, file)
-    return Sources(carried, _count(database, "census"), _count(database, "register"), rejected)
+    return Sources(carried, _count(database, "census"), rejected)
 
 
 # --- as they are -------------------------------------------------------------------------------------------------------

@@ -253,11 +253,9 @@ def _spent(t: Language, picture: Picture, figures: Figures | None, now_ms: int) 
         ahead = [(now_ms, float(picture.answers)), (last_ms, reached)]
     span = max(last_ms - first_ms, 1)
     line = [(0.0, 0.0), *(((point.time_ms - first_ms) / span, point.answers / most) for point in points)]
-    series = [Series(t("charged"), [*line, ((now_ms - first_ms) / span, picture.answers / most)])]
+    series = [Series([*line, ((now_ms - first_ms) / span, picture.answers / most)])]
     if ahead:
-        series.append(
-            Series(t("forecast"), [((at - first_ms) / span, count / most) for at, count in ahead], "forecast")
-        )
+        series.append(Series([((at - first_ms) / span, count / most) for at, count in ahead], "forecast"))
     name = t.day if span > 2 * DAY_MS else t.instant
     chart = steps(
         "spent-chart",

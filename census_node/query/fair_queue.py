@@ -19,8 +19,6 @@ from broker_common.errors import BrokerError
 from census_node.query.schedule import Round
 
 ResultT = TypeVar("ResultT")
-# Loads of the registry and changes of rules wait in the operator's own line. No agency has an empty name.
-OPERATOR = ""
 
 
 class Place(Generic[ResultT]):

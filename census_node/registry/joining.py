@@ -31,7 +31,6 @@ _PEOPLE_AT_ONCE = 1 << 18
 class JoinedRoster:
     """One roster on one load."""
 
-    health: str
     number: int
     load: str
     # The hash of its manifest, to which samples are bound.
@@ -64,7 +63,6 @@ def join(
         registry.let_cards_go()
     _scatter(place, start, randomness)
     return JoinedRoster(
-        health=roster.health,
         number=roster.number,
         load=registry.load,
         manifest=bytes.fromhex(roster.manifest),

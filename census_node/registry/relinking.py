@@ -67,7 +67,6 @@ def reload_registry(
     *,
     people: int,
     progress: Progress | None = None,
-    max_rejected: int | None = None,
 ) -> tuple[RelinkReport, LoadReport]:
     """Put a whole other chain in force, with the registry of the load in force, of this dictionary, read again from its source.
 
@@ -87,9 +86,7 @@ def reload_registry(
         chain = keys.other_chain(former, source, dictionary.id_form, other="health")
         loads.verify(journal, replaced, commitments)
         before = Names.read(loads.file(replaced), replaced)
-        registry, names, report = read_registry(
-            plan, load, chain, before, dictionary=dictionary, progress=progress, max_rejected=max_rejected
-        )
+        registry, names, report = read_registry(plan, load, chain, before, dictionary=dictionary, progress=progress)
         verify_declared(registry.size, people)
         if len(names.persons) != len(before.persons) or len(names.households) != len(before.households):
             raise InvalidRequestError(

@@ -6,6 +6,7 @@ A finding that chance has a part in fails only where the promise, if it held, wo
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -35,8 +36,23 @@ class Finding(Protocol):
     def line(self) -> str: ...
 
 
+class ByChance(ABC):
+    """A finding that chance has a part in."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def p_value(self) -> float:
+        """The chance of this or worse, if the promise holds."""
+
+    @property
+    def held(self) -> bool:
+        return self.p_value >= FALSE_ALARM
+
+
 @dataclass(frozen=True, slots=True)
-class Guesses:
+class Guesses(ByChance):
     """How often an attacker guessed right, and how often one may at most."""
 
     name: str
@@ -62,10 +78,6 @@ class Guesses:
     def fails_above(self) -> float | None:
         """The largest rate that still holds; None where even all of them right would."""
         return fails_above(self.trials, self.curve, FALSE_ALARM)
-
-    @property
-    def held(self) -> bool:
-        return self.p_value >= FALSE_ALARM
 
     def as_json(self) -> dict[str, Any]:
         low, high = self.interval
@@ -98,7 +110,7 @@ class Guesses:
 
 
 @dataclass(frozen=True, slots=True)
-class Noise:
+class Noise(ByChance):
     """How large the noise was altogether, and how small it may be by luck."""
 
     name: str
@@ -116,10 +128,6 @@ class Noise:
     def p_value(self) -> float:
         """The chance of so little noise under the law that was charged for."""
         return lower_tail(self.laws, self.total)
-
-    @property
-    def held(self) -> bool:
-        return self.p_value >= FALSE_ALARM
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -145,7 +153,7 @@ class Noise:
 
 
 @dataclass(frozen=True, slots=True)
-class Late:
+class Late(ByChance):
     """By how many ticks questions of two kinds were told late, in an order that was drawn by lot."""
 
     name: str
@@ -156,10 +164,6 @@ class Late:
     def p_value(self) -> float:
         """The chance of a difference as large, if the kinds are alike."""
         return same_law(self.one, self.other)
-
-    @property
-    def held(self) -> bool:
-        return self.p_value >= FALSE_ALARM
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -188,7 +192,7 @@ class Late:
 
 
 @dataclass(frozen=True, slots=True)
-class Instants:
+class Instants(ByChance):
     """When one event came, in milliseconds after it was due, for several kinds of questions in an order that was drawn by lot."""
 
     name: str
@@ -200,10 +204,6 @@ class Instants:
     def p_value(self) -> float:
         """The chance that some contrast is as large as the largest one, by either test, if all kinds are alike: at most this."""
         return _chance(tuple((self._of(one), self._of(other)) for one, other in self.contrasts))
-
-    @property
-    def held(self) -> bool:
-        return self.p_value >= FALSE_ALARM
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -40,7 +40,6 @@ class Person:
     card: str
     # Matches this person and nobody else.
     where: str
-    health: Row
     # Their row in the census file; None where the census has nobody with this card.
     census: Row | None
 
@@ -155,7 +154,7 @@ def _singled_out(rows: Sequence[Row], census: dict[str, Row]) -> list[Person]:
             if card and card not in taken and often[tuple(row[name] for name in key)] == 1:
                 taken.add(card)
                 where = " and ".join(f"{name} = {_value(name, row[name])}" for name in key)
-                found.append(Person(card, where, row, census.get(card)))
+                found.append(Person(card, where, census.get(card)))
     return found
 
 

@@ -18,6 +18,7 @@ from broker_common.privacy.typical import Answers, Evidence, evidence_of
 
 # Halvings of the interval that a belief lies in: far finer than a plot.
 _HALVINGS = 12
+_HARDLY = 0.025
 
 
 def boldly(cap: int, scales: Sequence[int]) -> tuple[int, ...]:
@@ -56,12 +57,12 @@ def chance_above(scales: Sequence[int], belief: float) -> float:
     return float(_evidence(tuple(scales)).belief_above(Fraction(belief)).high)
 
 
-def hardly_above(scales: Sequence[int], chance: float = 0.025) -> float:
-    """The belief in the truth that is passed with no more than this chance: the upper end of the typical case."""
+def hardly_above(scales: Sequence[int]) -> float:
+    """The belief in the truth that is passed once in forty times: the upper end of the typical case."""
     low, high = 0.0, 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if chance_above(scales, middle) > chance else (low, middle)
+        low, high = (middle, high) if chance_above(scales, middle) > _HARDLY else (low, middle)
     return high
 
 

@@ -7,5 +7,5 @@ seeds       randomness by name, never by order of work     messages  what respon
 answers     what each mechanism answers                    likeness  what the sent data still look like
 promises    epsilon, delta, neighbours, composition        parts     finished parts, kept for a run that goes on
 running     all parts, over processes                      errors    errors over repetitions
-report/     the document                                   made_up   makes the example's people
+report/     the document
 """

@@ -7,9 +7,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from policy_lab.arrays import Reals
 from policy_lab.evaluate import messages
 from policy_lab.evaluate.cells import Block, Table, blocks, bounded_table
-from policy_lab.evaluate.data import Data, Reals
+from policy_lab.evaluate.data import Data
 from policy_lab.evaluate.run import Mechanism, RunFile
 from policy_lab.evaluate.seeds import generator
 from policy_lab.mechanisms.central import Laplace, NoisyMean, sensitivity

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from policy_lab.evaluate.data import Codes, Data, Reals
+from policy_lab.arrays import Codes, Reals
+from policy_lab.evaluate.data import Data
 from policy_lab.evaluate.run import Column, Mechanism, Query, RunFile
 
 

@@ -22,14 +22,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from broker_common.language import phrase
+from policy_lab.arrays import Reals
 from policy_lab.data_file import is_heading
 from policy_lab.evaluate.lined import LinedFile, Word
 from policy_lab.evaluate.run import Column, RunFile
 from policy_lab.evaluate.sources import fault_of, opened, separator_of
 from policy_lab.mechanisms.central import contributions
 
-Reals = NDArray[np.float64]
-Codes = NDArray[np.int64]
 SmallCodes = NDArray[np.int16]
 Progress = Callable[[int, int], None]
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from policy_lab.arrays import Reals
 from policy_lab.document.as_csv import as_csv
 from policy_lab.evaluate.answers import expected_answers
 from policy_lab.evaluate.cells import Block, blocks, full_table
-from policy_lab.evaluate.data import Data, Reals
+from policy_lab.evaluate.data import Data
 from policy_lab.evaluate.parts import Job, Part, Parts
 from policy_lab.evaluate.run import Mechanism, RunFile
 

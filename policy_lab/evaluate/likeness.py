@@ -11,9 +11,10 @@ from itertools import combinations
 import msgspec
 import numpy as np
 
+from policy_lab.arrays import Codes
 from policy_lab.evaluate.cells import quick_sums
-from policy_lab.evaluate.data import Codes, Data, Reals, Values
-from policy_lab.evaluate.messages import Groups, law
+from policy_lab.evaluate.data import Data, Values
+from policy_lab.evaluate.messages import Groups, keyed, law
 from policy_lab.evaluate.run import Column, Mechanism, RunFile
 from policy_lab.evaluate.seeds import generator
 from policy_lab.measures import baseline, linkage, mixture, shapes
@@ -174,21 +175,13 @@ def candidates(run: RunFile, data: Data, mechanism: Mechanism, among: Groups) ->
     # Sent as it is, and clipped only where answers are made of it.
     beside.append(data.full_weights)
     if mechanism.place == "local":
-        beside += [_plain(data.columns[column.name.text]) for column in run.unchanged(mechanism)]
+        beside += [keyed(data.columns[column.name.text]) for column in run.unchanged(mechanism)]
     beside += [
         np.isnan(numbers).astype(np.float64)
         for column in run.noised(mechanism)
         if (numbers := data.columns[column.name.text].numbers) is not None
     ]
     return linkage.groups_of(beside)
-
-
-def _plain(values: Values) -> Reals:
-    """A column's values, a number of its own for each and for none."""
-    if values.codes is not None:
-        return values.codes.astype(np.float64)
-    assert values.numbers is not None  # noqa: S101 - a column has codes or numbers
-    return np.where(np.isnan(values.numbers), np.inf, values.numbers)
 
 
 def _known(column: Column, mechanism: Mechanism, epsilon: float, truth: Values, sent: Values) -> linkage.Known | None:

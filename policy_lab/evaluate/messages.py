@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from policy_lab.arrays import Codes, Reals
 from policy_lab.evaluate.cells import Block, Table, blocks, quick_sums
-from policy_lab.evaluate.data import Codes, Data, Reals, Values
+from policy_lab.evaluate.data import Data, Values
 from policy_lab.evaluate.run import Column, Mechanism, RunFile
 from policy_lab.evaluate.seeds import generator
 from policy_lab.mechanisms.bounded import KINDS, BoundedLaplace
@@ -41,14 +42,15 @@ def groups(run: RunFile, data: Data, mechanism: Mechanism) -> Groups:
         if (values := data.columns[column.name.text]).numbers is not None
     ]
     if mechanism.along == "static":
-        keys += [_key(data.columns[column.name.text]) for column in run.unchanged(mechanism)]
+        keys += [keyed(data.columns[column.name.text]) for column in run.unchanged(mechanism)]
     found, of_row, rows = np.unique(np.stack(keys, 1), axis=0, return_inverse=True, return_counts=True)
     of_row = of_row.reshape(-1)
     means = np.bincount(of_row, data.weights) / rows
     return Groups(of_row, rows, found[:, 0].astype(np.int64), means[of_row])
 
 
-def _key(values: Values) -> Reals:
+def keyed(values: Values) -> Reals:
+    """A column's values, a number of its own for each and for none."""
     if values.codes is not None:
         return values.codes.astype(np.float64)
     assert values.numbers is not None  # noqa: S101 - a column has codes or numbers

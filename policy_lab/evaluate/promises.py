@@ -19,7 +19,6 @@ from policy_lab.mechanisms.shuffling import Promise, promise
 class Shuffling:
     """What shuffling promises the respondents of one stratum."""
 
-    stratum: str
     rows: int
     # Messages in the smallest and the largest group that nothing else tells apart.
     least: int
@@ -34,7 +33,6 @@ class Shuffling:
 class Promised:
     """One mechanism at one epsilon."""
 
-    mechanism: Mechanism
     # Of one cell or one column, as the run file says.
     epsilon: float
     # What all answers or messages together spend on one respondent; for shuffling, before it.
@@ -61,11 +59,11 @@ class Promised:
 def promised(run: RunFile, data: Data, mechanism: Mechanism, epsilon: float) -> Promised:
     """The promise of one mechanism at one epsilon."""
     if mechanism.place == "global":
-        return Promised(mechanism, epsilon, _central(run, mechanism, epsilon))
+        return Promised(epsilon, _central(run, mechanism, epsilon))
     composed = _sent(run, mechanism, epsilon)
     if mechanism.place == "local":
-        return Promised(mechanism, epsilon, composed)
-    return Promised(mechanism, epsilon, composed, _shuffling(run, data, mechanism, composed.epsilon))
+        return Promised(epsilon, composed)
+    return Promised(epsilon, composed, _shuffling(run, data, mechanism, composed.epsilon))
 
 
 def _central(run: RunFile, mechanism: Mechanism, epsilon: float) -> Spent:
@@ -97,10 +95,10 @@ def _shuffling(run: RunFile, data: Data, mechanism: Mechanism, local: float) -> 
     assert run.delta is not None  # noqa: S101 - a run file with a shuffled mechanism has a delta
     among = groups(run, data, mechanism)
     found: list[Shuffling] = []
-    for number, name in enumerate(run.strata_names):
+    for number in range(len(run.strata_names)):
         rows = np.sort(among.rows[among.stratum == number])
         least, most = int(rows[0]), int(rows[-1])
         promises = {size: promise(local, size, run.delta) for size in set(rows.tolist())}
         hidden = sum(size for size in rows.tolist() if promises[size].is_amplified)
-        found.append(Shuffling(name, int(rows.sum()), least, most, promises[least], promises[most], hidden))
+        found.append(Shuffling(int(rows.sum()), least, most, promises[least], promises[most], hidden))
     return tuple(found)

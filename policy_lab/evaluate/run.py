@@ -107,11 +107,6 @@ class RunFile:
         """The strata; one without a name where there are none."""
         return tuple(word.text for word in self.strata.values) if self.strata else ("",)
 
-    @property
-    def weight_cap(self) -> float:
-        """No row counts more than this."""
-        return self.weights.cap * self.weights.multiplier if self.weights else 1.0
-
     def noised(self, mechanism: Mechanism) -> tuple[Column, ...]:
         """The columns that a mechanism noises, or answers about."""
         return tuple(column for column in self.columns if mechanism.also_static or not column.is_static)

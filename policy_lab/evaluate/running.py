@@ -12,10 +12,11 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
 
 from broker_common.errors import InternalError
+from policy_lab.arrays import Codes, Reals
 from policy_lab.evaluate import messages
 from policy_lab.evaluate.answers import central_answers, central_tables
 from policy_lab.evaluate.cells import Table
-from policy_lab.evaluate.data import Codes, Data, Reals
+from policy_lab.evaluate.data import Data
 from policy_lab.evaluate.likeness import candidates, likeness
 from policy_lab.evaluate.parts import Job, Part, Parts
 from policy_lab.evaluate.run import Mechanism, RunFile

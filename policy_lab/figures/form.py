@@ -35,7 +35,6 @@ EPSILON = Setting(
     Decimal(20),
     Decimal("0.1"),
     Decimal(5),
-    is_log=True,
 )
 SEED = whole("seed", phrase("Series of made-up noise, by number"), 1, 1000, 1)
 

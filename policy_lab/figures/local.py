@@ -17,7 +17,7 @@ from policy_lab.figures.policy import CAP, Limit, limit_of, so_many_questions
 from policy_lab.figures.setting import Values, share_of, whole, whole_of
 from policy_lab.mechanisms.randomised_response import RandomisedResponse
 
-QUESTIONS = whole("questions", phrase("Questions about one person"), 1, 1000, 41, is_log=True)
+QUESTIONS = whole("questions", phrase("Questions about one person"), 1, 1000, 41)
 SETTINGS = (CAP, QUESTIONS, SHARE)
 TITLE = phrase("Flip every language at random, or add noise to the count?")
 

@@ -33,7 +33,6 @@ class Setting:
     default: Decimal | str
     # (key, label) of each.
     choices: tuple[tuple[str, str], ...] = ()
-    is_log: bool = False
     unit: str = ""
 
     def value(self, text: str) -> Decimal | str:
@@ -65,9 +64,9 @@ class Setting:
         return InvalidRequestError("INVALID_VALUE", name=self.key, problem=problem, remedy=remedy)
 
 
-def whole(key: str, label: str, low: int, high: int, default: int, *, step: int = 1, is_log: bool = False) -> Setting:
+def whole(key: str, label: str, low: int, high: int, default: int, *, step: int = 1) -> Setting:
     """A whole number."""
-    return Setting(key, label, Decimal(low), Decimal(high), Decimal(step), Decimal(default), is_log=is_log)
+    return Setting(key, label, Decimal(low), Decimal(high), Decimal(step), Decimal(default))
 
 
 def percent(key: str, label: str, low: str, high: str, default: str, *, step: str = "1") -> Setting:

@@ -15,15 +15,11 @@ def shape(before: Column, after: Column) -> float:
     return ks_complement(before.values, after.values)
 
 
-def total_variation_complement(
-    a: Array, b: Array, a_weights: NDArray[np.float64] | None = None, b_weights: NDArray[np.float64] | None = None
-) -> float:
-    """1 - half the sum of differences between the two shares of each category; weights count rows more than once."""
+def total_variation_complement(a: Array, b: Array) -> float:
+    """1 - half the sum of differences between the two shares of each category."""
     a_codes, b_codes = codes_of(a, b)
     size = int(max(a_codes.max(), b_codes.max())) + 1
-    a_shares = _shares(a_codes, size, a_weights)
-    b_shares = _shares(b_codes, size, b_weights)
-    return 1 - float(np.abs(a_shares - b_shares).sum()) / 2
+    return 1 - float(np.abs(_shares(a_codes, size) - _shares(b_codes, size)).sum()) / 2
 
 
 def ks_complement(a: Array, b: Array) -> float:
@@ -35,6 +31,6 @@ def ks_complement(a: Array, b: Array) -> float:
     return 1 - float(np.abs(below_a - below_b).max())
 
 
-def _shares(codes: NDArray[np.int64], size: int, weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    counts = np.bincount(codes, weights=weights, minlength=size).astype(np.float64)
+def _shares(codes: NDArray[np.int64], size: int) -> NDArray[np.float64]:
+    counts = np.bincount(codes, minlength=size)
     return np.asarray(counts / counts.sum(), dtype=np.float64)

@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammainc
 
 from broker_common.language import phrase
+from policy_lab.arrays import Reals
 from policy_lab.mechanisms.limits import checked_bounds, checked_epsilon, refused
 
-Reals = NDArray[np.float64]
 Kind = Literal["truncated", "clamped", "wrapped", "wrapped_as_proposed"]
 
 KINDS: tuple[Kind, ...] = ("truncated", "clamped", "wrapped", "wrapped_as_proposed")

@@ -12,13 +12,13 @@ from fractions import Fraction
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from broker_common.language import phrase
+from policy_lab.arrays import Reals
 from policy_lab.mechanisms.limits import Number, checked_bounds, checked_epsilon, checked_number, refused
 from policy_lab.mechanisms.neighbours import Neighbours
 
-Reals = NDArray[np.float64]
 Kind = Literal["count", "sum", "mean"]
 
 NOISY_MEAN_ASSUMES = phrase(

@@ -9,10 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from broker_common.language import phrase
+from policy_lab.arrays import Codes, Reals
 from policy_lab.mechanisms.limits import checked_epsilon, refused
-
-Reals = NDArray[np.float64]
-Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,8 @@ from statistics import NormalDist
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from policy_lab.arrays import Reals
 
 REAL_SHARE: Final = Fraction(3, 4)
 """How often the real sensitivity is taken as it is."""
@@ -40,7 +39,7 @@ WORST: Final = float(1 - REAL_SHARE) * (1 - TAIL)
 _SMALLEST_SLOPE = 1e-7
 
 
-def estimates(real: float, generated: float, count: int, random: np.random.Generator) -> Floats:
+def estimates(real: float, generated: float, count: int, random: np.random.Generator) -> Reals:
     """So many estimates, drawn one by one as the listing does; those of zero or less are still among them."""
     takes_real = random.random(count) < float(REAL_SHARE)
     drawn = generated + (real - generated) * (random.standard_normal(count) + SHIFT)

@@ -21,18 +21,16 @@ import numpy as np
 import pandas as pd
 import torch
 from ctgan import CTGAN
-from numpy.typing import NDArray
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from broker_common.language import phrase, said
 from broker_common.query.dictionary import shown
+from policy_lab.arrays import Reals
 from policy_lab.sensitivity import texts
 from policy_lab.sensitivity.licence import LICENSED
 from policy_lab.sensitivity.steps import Arrays, Progress, Steps, epochs_of, packed, set_weights, unpacked, weights_of
 from policy_lab.sensitivity.table import Table, wrong
 from policy_lab.standing import make_private_folder, write_private
-
-Floats = NDArray[np.float64]
 
 ABOUT: Final = "model.json"
 WEIGHTS: Final = "weights.npz"
@@ -60,7 +58,7 @@ class Model:
         self._model = model
         self._columns = columns
 
-    def sample(self, rows: int, seed: int) -> dict[str, Floats]:
+    def sample(self, rows: int, seed: int) -> dict[str, Reals]:
         """So many generated rows: their columns of numbers, with NaN where a value is missing."""
         self._model.set_random_state(seed)
         with _quietly():
@@ -167,7 +165,7 @@ def _frame(table: Table) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _with_gaps(frame: pd.DataFrame, number: int) -> Floats:
+def _with_gaps(frame: pd.DataFrame, number: int) -> Reals:
     values = frame[f"number {number}"].to_numpy(dtype=np.float64)
     gaps = f"gap {number}"
     return np.where(frame[gaps].to_numpy() == "yes", np.nan, values) if gaps in frame else values

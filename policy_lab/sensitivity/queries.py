@@ -10,12 +10,11 @@ from fractions import Fraction
 from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from policy_lab.arrays import Reals
 from policy_lab.mechanisms.central import Laplace, NoisyMean, sensitivity
 from policy_lab.mechanisms.neighbours import Neighbours
 
-Floats = NDArray[np.float64]
 Query = Literal["sum", "avg"]
 QUERIES: Final[tuple[Query, ...]] = ("sum", "avg")
 Bounds = tuple[Fraction, Fraction]
@@ -24,22 +23,22 @@ NEIGHBOURS: Final = Neighbours.REPLACED
 FEWEST_ROWS: Final = 2
 
 
-def exact(query: Query, values: Floats) -> float:
+def exact(query: Query, values: Reals) -> float:
     """What the query gives without noise."""
     present = values[~np.isnan(values)]
     total = float(present.sum())
     return total if query == "sum" else total / present.size
 
 
-def source_sensitivity(query: Query, values: Floats) -> float:
+def source_sensitivity(query: Query, values: Reals) -> float:
     """What the source takes for the sensitivity: the largest value, for AVG over the rows less one. It bounds nothing."""
     largest = float(np.nanmax(values))
     return largest if query == "sum" else largest / (values.size - 1)
 
 
 def bounded_answers(
-    query: Query, values: Floats, bounds: Bounds, epsilon: float, count: int, random: np.random.Generator
-) -> Floats:
+    query: Query, values: Reals, bounds: Bounds, epsilon: float, count: int, random: np.random.Generator
+) -> Reals:
     """Answers from clipped values, epsilon-differentially private where a row is replaced by any other.
 
     SUM has Laplace noise for the bounds. AVG is a `NoisyMean`, since how many rows have a value is not public.

@@ -18,16 +18,14 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.query.dictionary import listed, nearest, shown
+from policy_lab.arrays import Reals
 from policy_lab.data_file import is_heading, verify_ends
 from policy_lab.sensitivity import texts
 from policy_lab.sensitivity.queries import FEWEST_ROWS
-
-Floats = NDArray[np.float64]
 
 MISSING = frozenset({"", "?"})
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,3})?")
@@ -56,7 +54,7 @@ class Table:
 
     file: str
     rows: int
-    numbers: Mapping[str, Floats]
+    numbers: Mapping[str, Reals]
     words: Mapping[str, Sequence[str]]
     digest: str
 
@@ -88,7 +86,7 @@ def read_table(path: Path, wanted: Sequence[str] = (), without: Sequence[str] = 
     cells, numbered = _cells(path, lines, len(names))
     if len(numbered) < FEWEST_ROWS:
         raise wrong(path.name, phrase(texts.FEW_ROWS, rows=len(numbered)), texts.FEW_ROWS_REMEDY)
-    numbers: dict[str, Floats] = {}
+    numbers: dict[str, Reals] = {}
     words: dict[str, Sequence[str]] = {}
     for name, given in zip(names, cells, strict=True):
         if name in without:
@@ -168,7 +166,7 @@ def _is_of_numbers(column: Sequence[str]) -> bool:
     return sum(map(_is_number, present)) * 2 > len(present)
 
 
-def _numbers(file: str, name: str, column: Sequence[str], numbered: Sequence[int]) -> Floats:
+def _numbers(file: str, name: str, column: Sequence[str], numbered: Sequence[int]) -> Reals:
     bad = [line for cell, line in zip(column, numbered, strict=True) if cell not in MISSING and not _is_number(cell)]
     if bad:
         shown_lines = ", ".join(map(str, bad[:_MOST_LINES])) + ", ..." * (len(bad) > _MOST_LINES)

@@ -15,12 +15,10 @@ from statistics import NormalDist
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from policy_lab.arrays import Reals
 from policy_lab.sensitivity.listing import ADDED_HIGH, ADDED_LOW, REAL_SHARE, SHIFT
 from policy_lab.sensitivity.queries import QUERIES, Query, exact, source_sensitivity
-
-Floats = NDArray[np.float64]
 
 FACTORS: Final = (10, 1000)
 # Of the integrals: equally likely parts of the normal and of the uniform number.
@@ -50,7 +48,7 @@ class ToldApart:
         return max(0.0, self.near - math.exp(epsilon) * self.near_of_neighbour)
 
 
-def told_apart(column: str, values: Floats, generated: Sequence[float], epsilon: float) -> Iterator[ToldApart]:
+def told_apart(column: str, values: Reals, generated: Sequence[float], epsilon: float) -> Iterator[ToldApart]:
     """The neighbours of a column whose largest value is above zero; `generated` has a sensitivity for each query."""
     if not np.nanmax(values) > 0:
         return
@@ -72,7 +70,7 @@ def told_apart(column: str, values: Floats, generated: Sequence[float], epsilon:
             )
 
 
-def neighbour(values: Floats, factor: float) -> Floats:
+def neighbour(values: Reals, factor: float) -> Reals:
     """The column with another value in the row of the largest one."""
     changed = values.copy()
     changed[np.nanargmax(values)] *= factor
@@ -88,7 +86,7 @@ def near(real: float, generated: float, epsilon: float, shift: float, within: fl
     return float(np.sum(likely * weight[answered]))
 
 
-def _law_in_parts(real: float, generated: float) -> tuple[Floats, Floats]:
+def _law_in_parts(real: float, generated: float) -> tuple[Reals, Reals]:
     """Estimates, and how likely each is."""
     low, high = float(ADDED_LOW), float(ADDED_HIGH)
     added = (low + (high - low) * _middles(_UNIFORM_PARTS)) * generated
@@ -99,10 +97,10 @@ def _law_in_parts(real: float, generated: float) -> tuple[Floats, Floats]:
     return np.concatenate([real + added, drawn.ravel()]), np.concatenate(weights)
 
 
-def _middles(parts: int) -> Floats:
+def _middles(parts: int) -> Reals:
     return (np.arange(parts) + 0.5) / parts
 
 
-def _laplace_law(x: Floats) -> Floats:
+def _laplace_law(x: Reals) -> Reals:
     half = np.exp(-np.abs(x)) / 2
     return np.where(x < 0, half, 1 - half)

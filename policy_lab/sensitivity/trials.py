@@ -7,17 +7,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from broker_common.language import phrase
+from policy_lab.arrays import Reals
 from policy_lab.sensitivity import texts
 from policy_lab.sensitivity.listing import estimates, refused, too_small
 from policy_lab.sensitivity.queries import QUERIES, Bounds, Query, bounded_answers, exact, source_sensitivity
 from policy_lab.sensitivity.table import Table, wrong
 
-Floats = NDArray[np.float64]
 # Generated rows: how many, and which of several samples.
-Generator = Callable[[int, int], Mapping[str, Floats]]
+Generator = Callable[[int, int], Mapping[str, Reals]]
 
 # Which stream of the seed draws what.
 _ROWS_DRAWN, _LISTING, _BOUNDED = range(3)
@@ -87,13 +86,13 @@ def trials(table: Table, plan: Plan, generate: Generator, progress: Callable[[in
     return found
 
 
-def _with_values(file: str, column: str, values: Floats) -> Floats:
+def _with_values(file: str, column: str, values: Reals) -> Reals:
     if np.isnan(values).all():
         raise wrong(file, phrase(texts.NO_VALUE_AMONG, column=column, rows=values.size), texts.NO_VALUE_AMONG_REMEDY)
     return values
 
 
-def _of_column(column: str, real: Floats, generated: Sequence[Floats], plan: Plan) -> Iterator[Trial]:
+def _of_column(column: str, real: Reals, generated: Sequence[Reals], plan: Plan) -> Iterator[Trial]:
     for query in QUERIES:
         key = [plan.seed, plan.columns.index(column), QUERIES.index(query), real.size]
         random = np.random.default_rng([*key, _LISTING])
@@ -104,8 +103,8 @@ def _of_column(column: str, real: Floats, generated: Sequence[Floats], plan: Pla
 def _trial(
     column: str,
     query: Query,
-    real: Floats,
-    generated: Sequence[Floats],
+    real: Reals,
+    generated: Sequence[Reals],
     plan: Plan,
     random: np.random.Generator,
     bounded: np.random.Generator,
@@ -139,7 +138,7 @@ def _trial(
     )
 
 
-def _mean(values: Sequence[float] | Floats) -> float:
+def _mean(values: Sequence[float] | Reals) -> float:
     """The mean; NaN of nothing, which is where every estimate was refused."""
     return float(np.mean(values)) if len(values) else math.nan
 

@@ -9,11 +9,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from policy_lab.arrays import Reals
 from policy_lab.survey import pipeline
-
-Reals = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

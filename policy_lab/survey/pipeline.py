@@ -8,10 +8,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-Reals = NDArray[np.float64]
-Codes = NDArray[np.int64]
+from policy_lab.arrays import Codes, Reals
 
 # The report's: (epsilon, delta) with delta 1 forbids nothing.
 DELTA = 1.0

@@ -13,12 +13,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from policy_lab.arrays import Reals
 from policy_lab.mechanisms.distinguisher import epsilon_from_below
 from policy_lab.mechanisms.randomised_response import real_epsilon
 from policy_lab.survey import pipeline
 from policy_lab.survey.respondents import Respondents
 
-Reals = NDArray[np.float64]
 Name = Literal["local category", "local number", "shuffled", "global count", "global mean"]
 _SAMPLES = 400_000
 # The shuffled method gives itself away only where it keeps an answer: so often in half of the samples shows the claim to be too small.
@@ -38,7 +38,6 @@ class Promise:
     claimed: float
     real: float | None
     measured: float
-    samples: int
 
 
 def promises(
@@ -63,7 +62,7 @@ def respondent_epsilon(category_counts: Sequence[int], numbers: int, epsilon: fl
 def _promise(name: Name, people: Respondents, epsilon: float, random: np.random.Generator) -> Promise:
     samples = _shuffled_samples(people, epsilon) if name == "shuffled" else _SAMPLES
     one, other = _WORLDS[name](people, epsilon, samples, random)
-    return Promise(name, epsilon, _real(name, people, epsilon), epsilon_from_below(one, other).epsilon, 2 * samples)
+    return Promise(name, epsilon, _real(name, people, epsilon), epsilon_from_below(one, other).epsilon)
 
 
 def _shuffled_samples(people: Respondents, epsilon: float) -> int:

@@ -17,14 +17,12 @@ METHODS: tuple[Method, ...] = ("local", "shuffled", "global")
 # Rows of the survey's file, and the runs that each published error is the mean of.
 ROWS = 113_290
 RUNS = 5
-EPSILONS = (0.6, 1.0, 5.99)
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
     """One answer of one column: the survey's own code, and its number in the alphabetical order of the labels."""
 
-    column: str
     code: int
     number: int
     label: str
@@ -34,7 +32,7 @@ class Code:
 def codes(column: str) -> tuple[Code, ...]:
     """The codes of a column, in the order of their numbers."""
     rows = (
-        Code(row["column"], int(row["code"]), int(row["number"]), row["label"])
+        Code(int(row["code"]), int(row["number"]), row["label"])
         for row in _rows("codes.csv")
         if row["column"] == column
     )

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
+from policy_lab.arrays import Codes, Reals
 from policy_lab.data_file import verify_ends
 from policy_lab.survey import published, texts
 
-Reals = NDArray[np.float64]
-Codes = NDArray[np.int64]
 # Makes the error that names the run file's line, of a problem and its remedy.
 Refuse = Callable[[str, str], InvalidRequestError]
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from policy_lab.arrays import Reals
 from policy_lab.survey import pipeline
 from policy_lab.survey.published import Method, Question
 from policy_lab.survey.respondents import Respondents, daily_number
 
-Reals = NDArray[np.float64]
 Errors = Mapping[tuple[Question, float, Method], Reals]
 
 

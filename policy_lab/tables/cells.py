@@ -17,7 +17,6 @@ class Cells:
     """Who is where. A table has `rows` by `columns`; one of them or both may be the single empty label."""
 
     row_name: str
-    column_name: str
     rows: Sequence[str]
     columns: Sequence[str]
     # In the order of rows, then columns.
@@ -72,7 +71,7 @@ def tabulated(
     column_labels: Sequence[str] | None,
     values: NDArray[np.float64],
     *,
-    names: tuple[str, str] = ("", ""),
+    row_name: str = "",
     known: tuple[Collection[str], Collection[str]] = ((), ()),
     outside: int = 0,
     clamped: int = 0,
@@ -88,7 +87,7 @@ def tabulated(
     order = np.lexsort((values, codes))
     starts = np.searchsorted(codes[order], np.arange(1, len(rows) * len(columns)))
     is_part = is_filtered or row_labels is not None or column_labels is not None
-    return Cells(*names, rows, columns, np.split(values[order], starts), outside, clamped, is_part)
+    return Cells(row_name, rows, columns, np.split(values[order], starts), outside, clamped, is_part)
 
 
 def without_largest(cells: Cells) -> Cells:

@@ -121,7 +121,6 @@ def table(
     exact_epsilon = _number("--epsilon", epsilon, texts.EPSILON_REMEDY)
     checked_epsilon(exact_epsilon)
     question = Question(
-        file=str(file),
         command=_command(context),
         standing=_standing(standing, is_release=is_release),
         statistic=cast("Statistic", statistic),

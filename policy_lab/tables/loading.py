@@ -48,7 +48,7 @@ def cells_of(question: Question, path: Path, progress: Done | None = None, *, is
         across,
         cut,
         known=(known[0], known[1]),
-        names=(question.rows, question.columns),
+        row_name=question.rows,
         outside=size - len(cut),
         clamped=int((cut != values).sum()),
         is_filtered=bool(question.where),

@@ -18,8 +18,6 @@ from policy_lab.tables.cells import Cells
 Statistic: TypeAlias = Literal["count", "average", "total"]
 Rule: TypeAlias = Literal["laplace", "bootstrap"]
 Method: TypeAlias = Literal["one-sensitivity", "split", "public-membership"]
-STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
-RULES: tuple[Rule, ...] = get_args(Rule)
 METHODS: tuple[Method, ...] = get_args(Method)
 # What an average spends on its totals; its counts have the rest.
 _TOTALS_SHARE = Fraction(1, 2)

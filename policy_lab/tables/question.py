@@ -15,7 +15,6 @@ from policy_lab.tables.plan import METHODS, Bounds, Method, Plan, Rule, Statisti
 class Question:
     """The options of one command line."""
 
-    file: str
     command: str
     standing: Standing
     statistic: Statistic

@@ -30,9 +30,9 @@ def linked_json(policy: Policy | None) -> dict[str, Any] | None:
     return {"linkage": policy.linkage, "declared_percent": policy.declared_linked_percent or None}
 
 
-def linked_text(policy: Policy | None, language: Language | None = None) -> str:
+def linked_text(policy: Policy | None) -> str:
     """The same for people."""
-    return _linked(policy, language or language_of_environment())
+    return _linked(policy, language_of_environment())
 
 
 def linked_sentences(policies: Iterable[Policy | None], language: Language | None = None) -> str:

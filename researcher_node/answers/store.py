@@ -205,8 +205,6 @@ class KeptReceipt:
     query: str
     # `answered`, `expired`, `refused` or `pending`.
     state: str
-    # Code of the refusal, empty if there was none.
-    refused: str
     # Serialised SignedQuote, SignedTicket and SignedReceipt, as they were signed; no receipt is empty.
     signed_quote: bytes
     signed_ticket: bytes
@@ -363,7 +361,6 @@ class Answers:
             KeptReceipt(
                 query=row["query"],
                 state=_state(answered=bool(row["answered"]), expired=bool(row["expired"]), refused=row["refused"]),
-                refused=row["refused"],
                 signed_quote=row["signed_quote"],
                 signed_ticket=row["signed_ticket"],
                 signed_receipt=row["signed_receipt"] or b"",

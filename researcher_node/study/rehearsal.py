@@ -102,7 +102,7 @@ def true_counts(study: Study, directory: Path, health: Dictionary) -> list[tuple
 
     Where households are linked, everybody of an address counts if anybody there matches.
     """
-    one_spelling: Callable[[str], str] = ID_FORMS[health.id_form].parse if health.linkage == "household" else str
+    one_spelling: Callable[[str], str] = ID_FORMS[health.id_form] if health.linkage == "household" else str
     census: dict[str, list[Person]] = defaultdict(list)
     with (directory / "census" / "people.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):

@@ -311,7 +311,6 @@ def _check_roster_header(admitted: AdmittedRoster, data: bytes) -> None:
 # --- admission -------------------------------------------------------------------------------------------------------
 
 _ROSTER = JoinedRoster(
-    health=HEALTH.organisation,
     number=3,
     load="load",
     manifest=bytes(32),
@@ -326,7 +325,7 @@ _ROSTER = JoinedRoster(
 
 
 def _roster_in_force(agency: str, number: int) -> JoinedRoster:
-    if (agency, number) != (_ROSTER.health, _ROSTER.number):
+    if (agency, number) != (HEALTH.organisation, _ROSTER.number):
         raise InvalidRequestError("ROSTER_NOT_IN_FORCE")
     return _ROSTER
 

@@ -579,7 +579,7 @@ def _check_id(read: tuple[str, str], data: bytes) -> None:
         line = f"{one_id[6:]} {one_id[:6]}"
         require(parse_ids([line], form)[0][0].decode("ascii")[:6] == one_id[:6], "an id begins with its postal code")
     else:
-        require(not one_id or ID_FORMS[form].parse(one_id) == one_id, "an id is read back as it is")
+        require(not one_id or ID_FORMS[form](one_id) == one_id, "an id is read back as it is")
     require(bool(one_id) or not data.partition(b"\n")[2], "an empty text is no id, and no other")
 
 

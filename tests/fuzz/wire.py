@@ -39,7 +39,7 @@ from broker_common.query.dictionary_document import (
     dictionary_document,
     parse_dictionary_document,
 )
-from broker_common.query.dictionary_pages import dictionary_json, dictionary_text
+from broker_common.query.dictionary_pages import dictionary_text, excerpt, excerpt_json
 from broker_common.query.messages import parse_message
 from broker_common.query.question import Question, parse_question, question_from_wire
 from broker_common.rpc.signed_documents import adoption_from_wire
@@ -175,7 +175,7 @@ _IDENTITY = SigningKey(Purpose.IDENTITY, bytes(32))
 def _check_document(dictionary: Dictionary, data: bytes) -> None:
     require(dictionary_document(dictionary) == data, "a dictionary has one document")
     require(dictionary_text(dictionary).replace("\n", "").isprintable(), "a dictionary can be printed")
-    require(bool(dictionary_json(dictionary)["columns"]), "a dictionary has columns")
+    require(bool(excerpt_json(excerpt(dictionary))["columns"]), "a dictionary has columns")
     for column in dictionary.columns:
         for value in column.values[:3]:
             # Whatever another node publishes can be asked for.

@@ -284,7 +284,7 @@ def _line(t: Language, census: History) -> Markup | str:
         "spent-chart",
         t("Units charged over time, all answers together"),
         t("from {first} to {last}", first=first, last=last),
-        [Series(t("charged"), [((point.time_ms - first_ms) / span, point.units / most) for point in points])],
+        [Series([((point.time_ms - first_ms) / span, point.units / most) for point in points])],
         x_marks=[Mark(0.0, first), Mark(1.0, last)],
         y_marks=[Mark(0.0, t.number(0)), Mark(1.0, t.number(most))],
     )

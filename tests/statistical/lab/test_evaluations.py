@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from unit.lab.evaluations import CAP, MULTIPLIER, RUN, evaluation
 
+from policy_lab.arrays import Reals
 from policy_lab.evaluate import messages
 from policy_lab.evaluate.answers import central_answers, central_tables, expected_answers
-from policy_lab.evaluate.data import Data, Reals, read_data
+from policy_lab.evaluate.data import Data, read_data
 from policy_lab.evaluate.run import Mechanism, RunFile
 from policy_lab.evaluate.run_file import read_run_file
 

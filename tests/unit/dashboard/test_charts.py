@@ -20,9 +20,9 @@ def _gauge(value: float, limit: float) -> Markup:
 CHARTS = {
     "gauge": _gauge(0.2, 0.6),
     "steps": steps(
-        "s", EVIL, EVIL, [Series(EVIL, [(0, 0), (0.5, 1), (1, 1)])], x_marks=[Mark(0, EVIL)], y_marks=[Mark(1, EVIL)]
+        "s", EVIL, EVIL, [Series([(0, 0), (0.5, 1), (1, 1)])], x_marks=[Mark(0, EVIL)], y_marks=[Mark(1, EVIL)]
     ),
-    "no points": steps("s", "title", "text", [Series("a", [])], x_marks=[], y_marks=[]),
+    "no points": steps("s", "title", "text", [Series([])], x_marks=[], y_marks=[]),
 }
 
 TABLES = {

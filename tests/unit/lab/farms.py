@@ -31,7 +31,7 @@ def farm_rows() -> list[tuple[str, str, float]]:
 def farm_cells() -> Cells:
     """The table of owners and sharers by variety."""
     status, kinds, values = zip(*farm_rows(), strict=True)
-    return tabulated(list(status), list(kinds), np.array(values), names=("status", "kind"))
+    return tabulated(list(status), list(kinds), np.array(values), row_name="status")
 
 
 def write_farms(path: Path) -> Path:
@@ -45,7 +45,6 @@ def write_farms(path: Path) -> Path:
 def asked() -> Question:
     """Their totals by the Laplace rule."""
     return Question(
-        file="farms.csv",
         command="tripartite lab table farms.csv",
         standing=Standing.INTERNAL,
         statistic="total",

@@ -14,10 +14,10 @@ import pytest
 from fakes.invoking import invoke
 from unit.lab.evaluations import evaluation
 from unit.lab.farms import write_farms
+from unit.lab.sensitivity.made_up import made_up_people
 
 from policy_lab.cli import lab
 from policy_lab.document import as_json, model
-from policy_lab.sensitivity.example import made_up_people
 from policy_lab.site import running
 from policy_lab.standing import Standing
 

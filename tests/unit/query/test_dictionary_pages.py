@@ -13,9 +13,9 @@ from broker_common.query.dictionary import AskedOf, Code, Column, ColumnType, Di
 from broker_common.query.dictionary_pages import (
     MOST_LINES,
     MOST_LINES_EACH,
-    dictionary_json,
     dictionary_text,
     excerpt,
+    excerpt_json,
     excerpt_text,
     levels,
     looked_up,
@@ -67,7 +67,7 @@ SMALL = Dictionary(
 
 def test_a_program_reads_everything_that_is_published() -> None:
     """Whole numbers alone have limits; codes keep their published order, and say what they stand under."""
-    assert dictionary_json(SMALL) == {
+    assert excerpt_json(excerpt(SMALL)) == {
         "agency": "Agency",
         "version": 4,
         "id_form": "ontario_health_card",
@@ -207,7 +207,7 @@ def test_a_french_reader_reads_french_where_there_is_some() -> None:
 @pytest.mark.parametrize("dictionary", [HEALTH_DICTIONARY, CENSUS_DICTIONARY])
 def test_what_is_published_stands_in_both(dictionary: Dictionary) -> None:
     """Every column and code of the real dictionaries; the text is printable and the JSON is JSON."""
-    text, tree = dictionary_text(dictionary), dictionary_json(dictionary)
+    text, tree = dictionary_text(dictionary), excerpt_json(excerpt(dictionary))
     assert all(line.isprintable() for line in text.splitlines())
     assert json.loads(json.dumps(tree)) == tree
     assert [column["name"] for column in tree["columns"]] == list(dictionary.names)

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from broker_common.errors import PeerUnavailableError, RefusedError, StateUnknownError
 from census_node.query.desk import Desk
-from census_node.query.fair_queue import OPERATOR
 from census_node.query.schedule import Immediate, Round, Ticks
 from census_node.query.streams import Streams
 
@@ -181,7 +180,7 @@ async def test_tick_that_a_round_changes_holds_from_the_next_round_on() -> None:
     """What the change's own round does leaves by the old tick, everything after it by the new one."""
     desk = TimedDesk(batch=1)
     await desk.until(10)
-    desk.put(OPERATOR, "slower ticks", then=lambda: setattr(desk, "period_ms", 4000))
+    desk.put("a", "slower ticks", then=lambda: setattr(desk, "period_ms", 4000))
     desk.put("a", "sample")
     await desk.all_left()
     assert desk.entries == [("slower ticks", 1000), ("sample", 4000)]
@@ -193,11 +192,11 @@ async def test_tick_that_is_given_up_leaves_nobody_waiting() -> None:
     """From ticks to none, and back."""
     desk = TimedDesk(batch=1)
     await desk.until(10)
-    desk.put(OPERATOR, "no ticks", then=lambda: setattr(desk, "has_ticks", False))
-    desk.put(OPERATOR, "ticks", takes_ms=5, then=lambda: setattr(desk, "has_ticks", True))
-    desk.put(OPERATOR, "again")
+    desk.put("a", "no ticks", then=lambda: setattr(desk, "has_ticks", False))
+    desk.put("a", "ticks", takes_ms=5, then=lambda: setattr(desk, "has_ticks", True))
+    desk.put("a", "again")
     await desk.until(2100)
-    desk.put(OPERATOR, "later")
+    desk.put("a", "later")
     await desk.all_left()
     assert desk.entries == [("no ticks", 1000), ("ticks", 2000), ("again", 2000), ("later", 3000)]
     assert desk.left == {"no ticks": 2000, "ticks": 2006, "again": 2006, "later": 4000}

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from census_node.query.fair_queue import OPERATOR, FairQueue, Place
+from census_node.query.fair_queue import FairQueue, Place
 
-AGENCIES = ("a", "b", "c", OPERATOR)
+AGENCIES = ("a", "b", "c", "d")
 # Who puts something into line before each round, and how many the round takes.
 rounds = st.lists(st.tuples(st.lists(st.sampled_from(AGENCIES), max_size=8), st.integers(1, 5)), max_size=30)
 

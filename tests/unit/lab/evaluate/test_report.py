@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 from fakes.invoking import invoke
+from unit.lab.evaluate.made_up import write_people
 from unit.lab.evaluations import RUN, evaluation, respondents, write_csv
 
 from broker_common.cli import program
@@ -18,7 +19,6 @@ from broker_common.errors import InvalidRequestError
 from broker_common.language import language
 from policy_lab.document import stored, terminal
 from policy_lab.document.model import Bars, Document, Heat, Lines, Table
-from policy_lab.evaluate.made_up import write_people
 from policy_lab.evaluate.run_file import EXAMPLE_RUN, read_run_file
 from policy_lab.standing import Standing
 

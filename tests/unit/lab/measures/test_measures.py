@@ -46,15 +46,6 @@ def test_total_variation_is_that_of_the_shares() -> None:
     assert total_variation_complement(LETTERS, OTHERS) == pytest.approx(float(slow), abs=1e-12)
 
 
-def test_a_weight_counts_a_row_so_often() -> None:
-    """As if the row stood there so often."""
-    weights = RANDOM.integers(1, 5, len(LETTERS))
-    repeated = np.repeat(LETTERS, weights)
-    assert total_variation_complement(LETTERS, OTHERS, weights.astype(float)) == pytest.approx(
-        total_variation_complement(repeated, OTHERS)
-    )
-
-
 def test_ks_by_hand_and_as_scipy_has_it() -> None:
     """With ties, too."""
     assert ks_complement(np.array([1.0, 2.0]), np.array([1.0, 3.0])) == pytest.approx(0.5)

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from click.testing import Result
 from fakes.invoking import invoke
+from unit.lab.sensitivity.made_up import made_up_people
 
 from broker_common.errors import BrokerError
 from policy_lab.cli import lab
 from policy_lab.document import stored
 from policy_lab.sensitivity import licence, texts
-from policy_lab.sensitivity.example import made_up_people
 from policy_lab.standing import Standing
 
 ROWS = 400

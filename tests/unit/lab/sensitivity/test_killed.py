@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from fakes.nursery import PROGRAM
-
-from policy_lab.sensitivity.example import made_up_people
+from unit.lab.sensitivity.made_up import made_up_people
 
 pytestmark = [
     pytest.mark.skipif(

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from unit.lab.sensitivity.made_up import made_up_people
 
 from broker_common.errors import InvalidRequestError
-from policy_lab.sensitivity.example import made_up_people
 from policy_lab.sensitivity.table import read_table
 
 GOOD = "age,town\n30,Ayr\n ?, Ely\n,?\n45.5,Ayr\n"

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from unit.lab.sensitivity.made_up import made_up_people
 
 from broker_common.errors import InvalidRequestError
-from policy_lab.sensitivity.example import made_up_people
 from policy_lab.sensitivity.licence import LICENSED
 from policy_lab.sensitivity.table import Table, read_table
 

@@ -232,11 +232,11 @@ def test_receipts_are_what_an_auditor_may_see_of_every_question(tmp_path: Path) 
         answers.refuse(refused.query, "SERVICE_SHUT_DOWN")
         answers.expire(expired.query)
         receipts = answers.receipts()
-    assert [(each.query, each.state, each.refused) for each in receipts] == [
-        (answered.query, "answered", ""),
-        (pending.query, "pending", ""),
-        (refused.query, "refused", "SERVICE_SHUT_DOWN"),
-        (expired.query, "expired", ""),
+    assert [(each.query, each.state) for each in receipts] == [
+        (answered.query, "answered"),
+        (pending.query, "pending"),
+        (refused.query, "refused"),
+        (expired.query, "expired"),
     ]
     assert [each.signed_ticket for each in receipts] == [
         asked.row.signed_ticket for asked in (answered, pending, refused, expired)

@@ -8,7 +8,7 @@ from fakes.dictionaries import HEALTH_DICTIONARY, LANGUAGES
 from broker_common.errors import InvalidRequestError
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
-from broker_common.query.dictionary_pages import dictionary_json
+from broker_common.query.dictionary_pages import excerpt, excerpt_json
 from broker_common.query.question import parse_question
 from broker_common.query.remedies import example
 from researcher_node.asking.lookup import looked_up
@@ -31,8 +31,8 @@ def test_without_a_name_or_a_word_everything_is_shown() -> None:
     """As both nodes publish it."""
     result, text = looked_up(FOUND, None, None)
     assert result == {
-        "health": dictionary_json(HEALTH_DICTIONARY),
-        "census": dictionary_json(LANGUAGES),
+        "health": excerpt_json(excerpt(HEALTH_DICTIONARY)),
+        "census": excerpt_json(excerpt(LANGUAGES)),
         "census_release": "2011",
     }
     assert text.startswith("--where: health columns\n\nage  (")

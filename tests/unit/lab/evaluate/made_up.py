@@ -1,4 +1,4 @@
-"""Makes people.csv.gz: nobody in it exists. `python -m policy_lab.evaluate.made_up | gzip -n9 > people.csv.gz`."""
+"""Makes people.csv.gz: nobody in it exists. `PYTHONPATH=tests python -m unit.lab.evaluate.made_up | gzip -n9 > people.csv.gz`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write_people(file: TextIO) -> None:
     writer.writerow(HEADS)
     for person in range(ROWS):
         region = random.choice(5, p=(0.16, 0.21, 0.3, 0.19, 0.14))
-        is_woman = random.random() < 0.51  # noqa: PLR2004 - a share of made-up people
+        is_woman = random.random() < 0.51
         age = random.choice(5, p=(0.1, 0.21, 0.23, 0.25, 0.21))
         daily, sometimes = _SMOKES_BY_AGE[age]
         health = _HEALTH[random.choice(5, p=_HEALTH_BY_AGE[age])]

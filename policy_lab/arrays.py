@@ -1,0 +1,9 @@
+"""What arrays of the lab hold."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Reals = NDArray[np.float64]
+Codes = NDArray[np.int64]
