@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 EXPENDITURE = ROOT / "policy_lab" / "examples" / "expenditure" / "CEdata.csv"
 
 
