@@ -325,3 +325,11 @@ def test_the_times_that_sizes_need_are_those_of_the_product() -> None:
     assert [usual_forward_delay_ms(places) for places in (DECLARED_STEP, 10_000_000)] == [100, 350 + 75]
     assert "250 ms, or what is needed, rounded up to 50 ms" in text
     assert [usual_tick_ms(people, "person") for people in (1_000_000, 25_000_000)] == [250, 300]
+
+
+def test_a_row_of_contributing_stands_once() -> None:
+    """Two changes of one row are merged into both: the older one would send a newcomer to a place that is gone."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = [cell for cell in re.findall(r"(?m)^\| (.+?) \|", text) if cell.strip("- ")]
+    assert len(named) > 50
+    assert [cell for cell in set(named) if named.count(cell) > 1] == []
