@@ -196,7 +196,6 @@ class History:
         self.next_slot = 0
         self.roster_in_force = 0
         self.asked: list[Asked] = []
-        self.queries: dict[str, Asked] = {}
         # What each agency has cosigned last.
         self.cosigned: dict[str, str] = {}
         self._numbers = itertools.count(1)
@@ -227,6 +226,11 @@ class History:
             lie = lies.get(step, {})
             about = (self.asked[-1],) if step in _OF_A_QUESTION else ()
             getattr(self, step)(*about, **(lie(self) if callable(lie) else lie))
+
+    def ask(self, steps: str, **lies: Lie) -> Asked:
+        """A new question that goes so far."""
+        self.take(f"order {steps}", **lies)
+        return self.asked[-1]
 
     def write_census(self, event: Event, **changes: Any) -> int:
         self.pass_time()
@@ -445,9 +449,7 @@ class History:
         if self._slots_left == 0:
             self.commit_slots()
             self.cosign()
-        asked = self.order(**order)
-        self.take("submit forward charge report_charge cosign release deliver settle receive")
-        return asked
+        return self.ask("submit forward charge report_charge cosign release deliver settle receive", order=order)
 
     @property
     def _slots_left(self) -> int:

@@ -236,9 +236,7 @@ def test_keys_that_were_changed_in_the_log_are_followed(home: AuditorHome) -> No
 def test_a_ticket_whose_key_ended_before_it_was_charged_was_good(home: AuditorHome) -> None:
     """A ticket is verified when it comes; that its key ends before the charge a moment later is nobody's fault."""
     history = honest(1)
-    asked = history.order()
-    history.submit(asked)
-    history.forward(asked)
+    asked = history.ask("submit forward")
     history.researcher.renew("ticket", now_ms=history.now_ms, until_ms=history.now_ms + 1)
     history.pass_time(10)
     history.write_census(logs.registered(history.researcher, projects=("study",)))
@@ -255,10 +253,7 @@ def test_a_ticket_under_a_key_that_had_ended_long_before_is_not(home: AuditorHom
     history.write_census(logs.registered(history.researcher, projects=("study",)))
     history.cosign()
     history.researcher = thief
-    asked = history.order()
-    history.submit(asked)
-    history.forward(asked)
-    history.charge(asked)
+    history.ask("submit forward charge")
     assert codes(replayed(history.exports(), home)) == ["TICKET_UNSIGNED"]
 
 
@@ -367,10 +362,7 @@ def test_what_one_party_has_not_handed_in_yet_is_pending(home: AuditorHome) -> N
     """A charge that is newer than what the health agency, as its export shows, had seen is no problem."""
     history = honest(1)
     before = history.exports()
-    asked = history.order()
-    history.submit(asked)
-    history.forward(asked)
-    history.charge(asked)
+    history.ask("submit forward charge")
     audited = replayed(history.exports() | {"health": before["health"]}, home)
     assert codes(audited) == []
     assert audited.findings.pending["UNSEEN", "health"] == 1
@@ -402,9 +394,7 @@ def test_a_second_manifest_for_a_ticket_is_found(home: AuditorHome) -> None:
     """Whichever of them was charged: a health agency vouches for one sample of a ticket."""
     for charged_first in (True, False):
         history = honest(1)
-        asked = history.order()
-        history.submit(asked)
-        history.forward(asked)
+        asked = history.ask("submit forward")
         if charged_first:
             history.charge(asked)
         history.forward(asked, manifest=logs.hash_of(5000))
@@ -429,13 +419,7 @@ def test_where_two_parties_contradict_each_other_neither_is_blamed(name: str, ho
 
 def held_back(history: History) -> Asked:
     """A charge that was cosigned, as both agencies show, and whose answer is not out."""
-    asked = history.order()
-    history.submit(asked)
-    history.forward(asked)
-    history.charge(asked)
-    history.report_charge(asked)
-    history.cosign()
-    return asked
+    return history.ask("submit forward charge report_charge cosign")
 
 
 def test_while_the_node_is_down_nothing_is_held_back(home: AuditorHome) -> None:
@@ -495,10 +479,7 @@ def test_where_only_the_witness_says_when_its_clock_may_be_wrong(home: AuditorHo
 def test_a_cosignature_that_is_dated_back_accuses_nobody(home: AuditorHome) -> None:
     """The health agency cosigns this very second, and dates it in 1970: nothing was cosigned before it was written."""
     history = honest(1)
-    asked = history.order()
-    history.submit(asked)
-    history.forward(asked)
-    history.charge(asked)
+    history.ask("submit forward charge")
     history.pass_time(700_000)
     history.commit_slots()
     history.cosign(time_s=1)
@@ -951,9 +932,7 @@ def test_a_strangers_words_are_text_in_the_report(home: AuditorHome) -> None:
 def test_a_code_that_no_node_says_does_not_fill_the_report(home: AuditorHome) -> None:
     """A health log with an endless code of refusal is counted as unknown."""
     history = History().begin()
-    asked = history.order()
-    history.submit(asked)
-    history.forward(asked)
+    asked = history.ask("submit forward")
     history.refuse(asked, "X" * 64)
     history.cosign()
     page = page_of(replayed(history.exports(), home))

@@ -117,11 +117,7 @@ def test_what_was_heard_before_the_last_cosignature_is_not_left_out(home: Audito
     """Also where the one before stands beside the census log alone, and in no release."""
     history = History().begin()
     heard = history.cosigned["health"].encode()
-    asked = history.order()
-    history.submit(asked)
-    history.forward(asked)
-    history.charge(asked)
-    history.cosign()
+    history.ask("submit forward charge cosign")
     told = history.cosigned["census"].encode()
     history.commit_slots()
     history.cosign()

@@ -85,9 +85,7 @@ def test_noise_that_was_chosen_by_choosing_the_sample_is_found(history: History,
 
     With the sample that was sent in the log, an answer that was made of another one is not the one of its opening.
     """
-    asked = history.order()
-    history.submit(asked)
-    history.forward(asked)
+    asked = history.ask("submit forward")
     index = history.charge(asked)
     history.report_charge(asked)
     history.cosign()
@@ -136,9 +134,7 @@ def test_a_lying_opening_is_named_with_what_it_lies_about(
 def test_the_opening_of_a_table_proves_its_noise(home: AuditorHome) -> None:
     """The auditor draws the noise of all cells again; a count more or less, or two exchanged, is found."""
     history, question = honest(1), Question("mother_tongue", (Cell(("French",)), REST))
-    asked = history.order(question=question.to_wire())
-    history.submit(asked)
-    history.forward(asked)
+    asked = history.ask("submit forward", order={"question": question.to_wire()})
     history.charge(asked, question=question.text, counts=(42, 7))
     history.report_charge(asked)
     history.cosign()
@@ -184,9 +180,7 @@ def test_a_load_that_no_noise_can_be_made_of_stops_nobody(home: AuditorHome) -> 
     """A log may name its loads as it likes; an opening that agrees with such a charge is unreadable, and the audit goes on."""
     history = honest()
     history.write_census(logs.loaded("é", release=RELEASE))
-    asked = history.order()
-    history.submit(asked)
-    history.forward(asked)
+    asked = history.ask("submit forward")
     history.charge(asked, load="é")
     history.cosign()
     audit = audited(home, history.exports(), history.openings(KEY.sealing_key))

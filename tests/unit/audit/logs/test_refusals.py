@@ -17,8 +17,7 @@ from broker_common.tlog.entries import Revoked, Slots
 
 def handed_over(history: History, **order: Any) -> Asked:
     """A sample that was sent, and of which nothing has been heard yet."""
-    history.take("order submit forward", order=order)
-    return history.asked[-1]
+    return history.ask("submit forward", order=order)
 
 
 def judged(home: AuditorHome, history: History) -> tuple[int, int, list[str]]:
