@@ -157,7 +157,7 @@ class Language:
         return str(format_date(date, pattern, locale=_LOCALES[self.code]))
 
     def span(self, milliseconds: int) -> str:
-        """A length of time in its largest whole unit."""
+        """A length of time in days, hours, minutes or seconds: the largest of which it has one."""
         seconds = max(0, milliseconds) // 1000
         for size, one, many in (
             (86_400, "1 day", "{n} days"),

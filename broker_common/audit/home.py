@@ -18,7 +18,7 @@ from typing import Final, Literal
 from msgspec import Struct, field
 
 from broker_common.audit import texts
-from broker_common.crypto.cards import SignedCard, VerifiedCard, verify_successor
+from broker_common.crypto.cards import VerifiedCard, is_successor, verify_successor
 from broker_common.crypto.certificates import Role
 from broker_common.crypto.sealing import SealingKey, UnsealingKey
 from broker_common.crypto.signing import Purpose, VerifyKey
@@ -106,18 +106,10 @@ class Trust:
         known = self._cards.get((card.card.role, peer_name(card.card.identity)), [])
         if any(card.signed == other.signed for other in known):
             return True
-        if not any(_follows(other, card.signed) or _follows(card, other.signed) for other in known):
+        if not any(is_successor(other, card.signed) or is_successor(card, other.signed) for other in known):
             return False
         known.append(card)
         return True
-
-
-def _follows(before: VerifiedCard, signed: SignedCard) -> bool:
-    try:
-        verify_successor(before, signed)
-    except InvalidRequestError:
-        return False
-    return True
 
 
 class AuditorHome:

@@ -44,7 +44,7 @@ from broker_common.storage.home import Home, stated_role
 from broker_common.tlog.membership import Registration, peer_name
 
 _HOMES = "tripartite.homes"
-_DAY_MS = 86_400_000
+_DAY_MS = 86_400_000  # of time, not a limit
 _DURATION = re.compile(r"([0-9]{1,6})([dhms])")
 _SUFFIX_MS = {"d": _DAY_MS, "h": 3_600_000, "m": 60_000, "s": 1000}
 

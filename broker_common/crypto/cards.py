@@ -261,6 +261,15 @@ def verify_successor(before: VerifiedCard, signed: SignedCard) -> VerifiedCard:
     return after
 
 
+def is_successor(before: VerifiedCard, signed: SignedCard) -> bool:
+    """Whether `verify_successor` takes it."""
+    try:
+        verify_successor(before, signed)
+    except InvalidRequestError:
+        return False
+    return True
+
+
 def _verify_list(card: Card) -> None:
     purposes = [key.purpose for key in card.keys]
     ordered = [purpose for purpose in PURPOSES[card.role] for _ in range(purposes.count(purpose))]

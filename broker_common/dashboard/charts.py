@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 _TOP, _PLOT, _BOTTOM = 26, 220, 28
 # A table with more columns has no room for a drawing on a telephone.
 _NARROW = 3
-# A line is drawn in a square of so many units and stretched to the plot.
+# A line is drawn in a square of this side and stretched to the plot.
 _SQUARE = 1000
 
 

@@ -106,7 +106,7 @@ def counted_bars(t: Language, key: str, caption: str, counts: Mapping[str, float
     )
 
 
-def use_bars(t: Language, unit: str, use: Mapping[tuple[str, str], Use]) -> Markup | str:
+def use_bars(t: Language, counted: str, use: Mapping[tuple[str, str], Use]) -> Markup | str:
     """Who has used the service how much, most first; nothing where nobody has."""
     rows = sorted(use.items(), key=lambda item: (-item[1].answers, item[0]))[:_MOST_ROWS]
     if not rows:
@@ -114,7 +114,7 @@ def use_bars(t: Language, unit: str, use: Mapping[tuple[str, str], Use]) -> Mark
     return bars(
         "use-chart",
         t("From the log, most first"),
-        (t("Project"), t("Researcher"), unit, t("Last")),
+        (t("Project"), t("Researcher"), counted, t("Last")),
         [
             Bar(project, each.answers, t.number(each.answers), (t.day(each.last_ms),), researcher)
             for (researcher, project), each in rows

@@ -205,12 +205,12 @@ def _comb(n: int, k: int) -> int:
 
 def _polynomial(coefficients: Sequence[int], q: Between, digits: int) -> Between:
     """The sum of coefficient i times q**i, for 0 < q < 1."""
-    unit = 10**digits
-    low, high = math.floor(q.low * unit), math.ceil(q.high * unit)
+    power = 10**digits
+    low, high = math.floor(q.low * power), math.ceil(q.high * power)
     degree = len(coefficients) - 1
     least = most = 0
     for i, coefficient in enumerate(coefficients):
-        ends = (coefficient * end**i * unit ** (degree - i) for end in (low, high))
+        ends = (coefficient * end**i * power ** (degree - i) for end in (low, high))
         smaller, larger = sorted(ends)
         least, most = least + smaller, most + larger
-    return Between(Fraction(least, unit**degree), Fraction(most, unit**degree))
+    return Between(Fraction(least, power**degree), Fraction(most, power**degree))

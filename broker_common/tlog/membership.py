@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from broker_common.crypto.cards import SignedCard, VerifiedCard, verify_card, verify_successor
+from broker_common.crypto.cards import VerifiedCard, is_successor, verify_card, verify_successor
 from broker_common.crypto.certificates import Identity, PeerCertificate, Role
 from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.errors import InvalidRequestError
@@ -104,7 +104,7 @@ class Membership:
             raise InvalidRequestError("WRONG_ORGANISATION", subject="card")
         key = (identity.role, peer_name(identity))
         known = self._peers.get(key)
-        follows = known is None or known.card.signed == event.card or _is_successor(known.card, event.card)
+        follows = known is None or known.card.signed == event.card or is_successor(known.card, event.card)
         if follows == bool(event.note):
             raise InvalidRequestError("BAD_SIGNATURE", subject="card")
         _verify_subjects(card, [peer.card for name, peer in self._peers.items() if name != key])
@@ -150,14 +150,6 @@ class Membership:
     def own_keys(self, purpose: Purpose, now_ms: int) -> list[VerifyKey]:
         """The node's own public keys for a purpose that are honoured at this instant."""
         return [] if self.own is None else self.own.verify_keys(purpose, now_ms)
-
-
-def _is_successor(before: VerifiedCard, signed: SignedCard) -> bool:
-    try:
-        verify_successor(before, signed)
-    except InvalidRequestError:
-        return False
-    return True
 
 
 def _verify_subjects(card: VerifiedCard, others: list[VerifiedCard]) -> None:
