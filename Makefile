@@ -27,9 +27,12 @@ demo: setup ## three nodes on this machine, the paper's two studies, then the dr
 # Two workers more than processors: many tests wait for ticks, flushes and alerts.
 PYTEST = $(BIN)/pytest -n $$(($$(nproc) + 2)) --dist worksteal
 
+# Each with a browser, a deployment and a lab of its own; nothing is waited for but the browser's work.
+PYTEST_PAGES = $(BIN)/pytest -n $$(nproc) --dist worksteal tests/browser
+
 test: setup ## everything the README promises: fast, process and statistical tests; those of pages if there is a browser
 	$(PYTEST) -m "not browser"
-	@$(if $(CHROMIUM),$(BIN)/pytest -n 0 tests/browser,echo "The pages were not tested: no browser is here, and 'make test-browser' installs one.")
+	@$(if $(CHROMIUM),$(PYTEST_PAGES),echo "The pages were not tested: no browser is here, and 'make test-browser' installs one.")
 
 test-fast: setup ## under a minute: no processes, no statistics
 	$(PYTEST) -m "not process and not statistical and not browser"
@@ -37,7 +40,7 @@ test-fast: setup ## under a minute: no processes, no statistics
 # Debian's packages; what is there already is left as it is.
 CHROMIUM = $(shell command -v chromium)
 test-browser: setup browser ## the pages in a real browser, which is installed where it is missing
-	$(BIN)/pytest -n 0 tests/browser
+	$(PYTEST_PAGES)
 
 screenshot: setup browser ## the pictures in the README and docs/lab/pages.md, of made-up people
 	PYTHONPATH=tests $(BIN)/python -m browser.screenshot docs/census-dashboard.png docs/lab/pages.png
