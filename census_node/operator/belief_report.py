@@ -317,8 +317,8 @@ def _chance(chance: Decimal) -> str:
     if 2 * chance > 1:
         return said(texts.REPORT_CHANCE_LARGE, n=round(chance * _HUNDRED))
     n = 1 / Fraction(chance)
-    unit = 10 ** max(len(str(int(n))) - 2, 0)
-    return said(texts.REPORT_CHANCE, n=language_of_environment().number(round(n / unit) * unit))
+    step = 10 ** max(len(str(int(n))) - 2, 0)
+    return said(texts.REPORT_CHANCE, n=language_of_environment().number(round(n / step) * step))
 
 
 def _spread_text(report: BeliefReport, spread: Spread, counted: str) -> str:

@@ -335,7 +335,7 @@ def odds_text(param: float) -> str:
 
 
 def size_text(size_bytes: int) -> str:
-    """For display: a size on disk in the largest unit that is not above it, to one decimal, rounded up."""
+    """For display: a size on disk in the largest of these that is not above it, to one decimal, rounded up."""
     for text, size in (
         (phrase("{n:g} TB"), 10**12),
         (phrase("{n:g} GB"), 10**9),
@@ -348,7 +348,7 @@ def size_text(size_bytes: int) -> str:
 
 
 def _duration(milliseconds: int) -> str:
-    """For display: in the largest unit that comes out whole."""
+    """For display: in the largest of these that comes out whole."""
     for text, size in (
         ("{n} days", 86_400_000),
         ("{n} hours", 3_600_000),
