@@ -174,7 +174,7 @@ class Loopback:
             "researcher", OWNER, lambda server: inbox_service_pb2_grpc.add_InboxServiceServicer_to_server(inbox, server)
         )
         self._stack.push_async_callback(census.drain)
-        self._stack.push_async_callback(health.drain)
+        self._stack.push_async_callback(health.flow.drain)
         return self
 
     async def __aexit__(self, *_: object) -> None:

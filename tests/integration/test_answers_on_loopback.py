@@ -182,7 +182,7 @@ async def test_answer_comes_although_the_health_node_falls_silent_after_it_took_
         asyncio.timeout(PATIENCE_SECONDS),
     ):
         answered = await asking.ask(await asking.prepare(WANTED), wait_seconds=NEVER_SECONDS, on_stage=stages.append)
-        await health.drain()
+        await health.flow.drain()
     assert answered.state == "answered"
     # All four are true of an answer that is here, and each is said once.
     assert stages == [1, 2, 3, 4]

@@ -58,7 +58,7 @@ async def dying(nodes: Loopback) -> AsyncIterator[tuple[DyingHealth, Peer]]:
 
     async with serving("health", nodes.tls[HEALTH], nodes.registered, add_services) as peer:
         yield service, peer
-        await service.drain()
+        await service.flow.drain()
 
 
 class Home:
