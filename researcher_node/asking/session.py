@@ -12,11 +12,9 @@ census node. Neither hides what the other one brings.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from fractions import Fraction
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -38,14 +36,13 @@ from tripartite.v1 import (
 from broker_common.crypto.cards import VerifiedCard
 from broker_common.crypto.certificates import Role, TlsCredentials
 from broker_common.crypto.commitments import SALT_BYTES, commit_criteria
-from broker_common.crypto.sampling import WHOLE_MILLIONTHS
 from broker_common.crypto.sealing import UnsealingKey
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
 from broker_common.membership.exchange import fetch_card
 from broker_common.privacy.accounting import price
 from broker_common.privacy.policy import Policy
-from broker_common.privacy.table_laplace import largest_scale_within, margin
+from broker_common.privacy.table_laplace import margin
 from broker_common.query.canonical import canonical_bytes, describe
 from broker_common.query.certainty import Certainty, certainty
 from broker_common.query.condition import Condition
@@ -65,6 +62,7 @@ from researcher_node.answers.store import Answers, AskedQuestion
 from researcher_node.asking.composing import compose_question
 from researcher_node.asking.kept import KeptDictionaries, Policies, name_of
 from researcher_node.asking.other_side import OTHER, may_be_for_other, pointed
+from researcher_node.asking.proposal import Precision, Proposal, Wanted, Wish
 from researcher_node.trust.cards import Trust
 from researcher_node.trust.census_log import CensusLog, verify_slot
 
@@ -89,7 +87,6 @@ _STAGES = (
     health_service_pb2.STAGE_CHARGED,
     health_service_pb2.STAGE_RELEASED,
 )
-_PLAIN_NUMBER = re.compile(r"[0-9]{0,9}\.?[0-9]{1,18}")
 
 ResultT = TypeVar("ResultT")
 PartT = TypeVar(
@@ -111,91 +108,6 @@ class Dictionaries:
     health: Dictionary
     census: Dictionary
     census_release: str
-
-
-@dataclass(frozen=True, slots=True)
-class Precision:
-    """A noise scale, or the largest margin of error that is wanted; neither means the usual scale."""
-
-    scale: int | None = None
-    margin: int | None = None
-
-    def choose(self, policy: Policy, cells: int) -> int:
-        """The scale to ask for where none is given, of a question with so many cells.
-
-        Raises:
-            InvalidRequestError: INVALID_VALUE, no admissible scale is as precise as wanted.
-        """
-        if self.margin is None:
-            return policy.usual_scale
-        scale = largest_scale_within(self.margin, policy.scales, cells)
-        if scale is None:
-            smallest = margin(policy.scales[0], cells)
-            raise InvalidRequestError(
-                "INVALID_VALUE",
-                name="--margin",
-                problem="is smaller than any that the policy admits",
-                remedy=f"The smallest margin is {smallest}.",
-            )
-        return scale
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the researcher typed."""
-
-    where: str
-    count: str
-    precision: Precision
-    fraction_millionths: int
-    project: str
-    # For the researcher's own store; never sent.
-    label: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """A question as it is typed at a command: the counts of one or several cells, and whether the rest is one more."""
-
-    where: str
-    counts: tuple[str, ...]
-    of_all: bool
-    precision: Precision
-    fraction_millionths: int
-    project: str
-    # For the researcher's own store; never sent.
-    label: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """A wish that both dictionaries and the policy in force make sense of. Nothing is quoted, signed or charged yet."""
-
-    wish: Wish
-    condition: Condition
-    # Who matches by the text of the criteria alone, if it tells.
-    certainty: Certainty | None
-    question: Question
-    scale: int
-    policy: Policy
-
-    @property
-    def wanted(self) -> Wanted:
-        wish = self.wish
-        precision = Precision(self.scale)
-        return Wanted(
-            wish.where, self.question.text, precision, wish.fraction_millionths, wish.project, label=wish.label
-        )
-
-    @property
-    def criteria(self) -> bytes:
-        """The message of the criteria, as it is kept with a question."""
-        return self.condition.to_wire().SerializeToString(deterministic=True)
-
-    @property
-    def price(self) -> int:
-        """The price of the answer, in units."""
-        return price(self.scale, cells=len(self.question.cells))
 
 
 @dataclass(frozen=True, slots=True)
@@ -822,20 +734,3 @@ def _is_final(collecting: asyncio.Task[AskedQuestion]) -> bool:
     """Whether there is an answer, or will never be one, whatever else happens to the question."""
     error = collecting.exception()
     return error is None or (isinstance(error, BrokerError) and error.code == "ANSWER_EXPIRED")
-
-
-def parse_fraction(text: str) -> int:
-    """A sampling fraction as millionths.
-
-    Raises:
-        InvalidRequestError: INVALID_VALUE.
-    """
-    millionths = Fraction(text) * WHOLE_MILLIONTHS if _PLAIN_NUMBER.fullmatch(text) else Fraction(0)
-    if not 1 <= millionths <= WHOLE_MILLIONTHS or millionths.denominator != 1:
-        raise InvalidRequestError(
-            "INVALID_VALUE",
-            name="--fraction",
-            problem="is not a number between 0.000001 and 1 with at most six decimals",
-            remedy="Use 1 for everyone who matches, or for example 0.25.",
-        )
-    return int(millionths)

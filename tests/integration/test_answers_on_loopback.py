@@ -33,7 +33,8 @@ from census_node.release.delivery import Courier
 from health_node.service import HealthService
 from researcher_node.answers.store import Answers
 from researcher_node.asking import session as asking_module
-from researcher_node.asking.session import Precision, Session, Wanted
+from researcher_node.asking.proposal import Precision, Wanted
+from researcher_node.asking.session import Session
 from researcher_node.assembly import InboxService
 
 WANTED = Wanted("age >= 0", "all", Precision(scale=30), 1_000_000, "official-languages")

@@ -53,7 +53,8 @@ from health_node import assembly as health_opening
 from health_node import census_link
 from health_node.assembly import HealthHome
 from health_node.flow import Flow
-from researcher_node.asking.session import Precision, Session, Wanted
+from researcher_node.asking.proposal import Precision, Wanted
+from researcher_node.asking.session import Session
 from researcher_node.assembly import ResearcherHome
 
 Serve = Callable[[Callable[[str], None]], Awaitable[None]]

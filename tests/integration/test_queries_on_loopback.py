@@ -47,7 +47,8 @@ from census_node.release.delivery import Courier
 from census_node.service import CensusService
 from health_node import flow as health_flow
 from health_node.config import LimitConfig as HealthLimits
-from researcher_node.asking.session import Precision, Session, Wanted
+from researcher_node.asking.proposal import Precision, Wanted
+from researcher_node.asking.session import Session
 
 
 def session(nodes: Loopback) -> Session:

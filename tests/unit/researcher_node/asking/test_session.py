@@ -24,7 +24,8 @@ from broker_common.query.question import parse_question
 from broker_common.query.quote import sign_quote
 from broker_common.storage.clock import system_clock
 from researcher_node.asking import session as asking
-from researcher_node.asking.session import Party, Precision, Quoted, Session
+from researcher_node.asking.proposal import Precision
+from researcher_node.asking.session import Party, Quoted, Session
 from researcher_node.trust.cards import Trust
 
 UNUSED: Any = None
