@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from grpc import aio
-from sqlite_utils import Database
 from tripartite.v1 import card_service_pb2_grpc, census_service_pb2_grpc, log_service_pb2_grpc
 
 from broker_common.agency.home import AgencyHome
@@ -33,46 +32,31 @@ from broker_common.rpc.server import NodeServer, StopSignal, every, together
 from broker_common.storage.clock import SteadyClock
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
-from broker_common.storage.loads import LoadFolder
 from broker_common.storage.source.plan import SourcePlan, plan_for
 from broker_common.storage.source.rows import Progress
-from broker_common.storage.witnessing import CosignedNotes, WitnessStore
+from broker_common.storage.witnessing import WitnessStore
 from broker_common.tlog.census_state import CensusState
 from broker_common.tracing import log_spans
 from broker_common.values import Clock
 from census_node.config import CensusConfig
 from census_node.ledger.book import LedgerBook
-from census_node.ledger.passes import Passes
-from census_node.ledger.samples import KeptSamples, SampleFolder
-from census_node.ledger.snapshots import SnapshotFolder
+from census_node.ledger.samples import KeptSamples
 from census_node.ledger.steps import LedgerSteps
 from census_node.log_service import LogService
-from census_node.node import CensusNode, Keys
+from census_node.node import CensusNode, Folders, Keys, create_tables
 from census_node.operator.operating import Confirmation, Done, adopt, sign_again
 from census_node.operator.proposals import Proposal, ProposalFolder
 from census_node.query.admission import Recovered
-from census_node.registry.loading import (
-    LoadReport,
-    id_columns,
-    load_registry,
-    verify_variables,
-)
-from census_node.registry.registry import OpenRegistries, Registry, loads_needed
+from census_node.registry.loading import LoadReport, id_columns, load_registry, verify_variables
+from census_node.registry.registry import Registry, loads_needed
 from census_node.registry.relinking import relink_registry, reload_registry
-from census_node.registry.rosters import KeptRoster, RosterBook, RosterFolder
+from census_node.registry.rosters import KeptRoster
 from census_node.registry.staging import rosters_of
 from census_node.release.delivery import Courier
-from census_node.release.outbox import Outbox
 from census_node.release.oversight import Oversight
 from census_node.release.publication import Publication, verify_witnessed
-from census_node.release.slot_secrets import SlotSecrets
 from census_node.service import CensusService
 
-_LOADS = "registries"
-_SAMPLES = "samples"
-_LEDGERS = "ledgers"
-_SLOTS = "slots"
-_ROSTERS = "rosters"
 _OPENINGS = "openings"
 _PROPOSALS = "proposals"
 # The retention of openings is given in days.
@@ -92,7 +76,8 @@ class CensusHome(AgencyHome[CensusState]):
         keys = self.config.keys
         linkage_keys = LinkageKeys(home, keys.linkage)
         super().__init__(home, Keyring(home, keys.private), linkage_keys, CensusState, keys.identity, clock)
-        self.loads = LoadFolder(path / _LOADS, ".npz")
+        self.folders = Folders.of(path)
+        self.loads = self.folders.loads
         self.proposals = ProposalFolder(path / _PROPOSALS)
 
     def verify_dictionary(self, dictionary: Dictionary) -> None:
@@ -148,7 +133,7 @@ class CensusHome(AgencyHome[CensusState]):
             fresh_state=self.beginning(),
             signer=log_signer(self.keyring, self.config.origin, self._clock),
             clock=log_time,
-            tables=_create_tables,
+            tables=create_tables,
         )
         # A ticket that has expired by the log stays expired, and a new quote expires in its time, even if the wall
         # clock is behind the log. Certificates and ticks go by the wall clock: a clock that was ahead once must not end
@@ -191,7 +176,7 @@ class CensusHome(AgencyHome[CensusState]):
                 release,
                 os.urandom,
                 people=self.config.people,
-                put_load=lambda carry: self._book(journal).put_load(carry),
+                put_load=lambda carry: self.ledger(journal).put_load(carry),
                 progress=progress,
                 max_rejected=max_rejected,
                 check=check,
@@ -251,10 +236,10 @@ class CensusHome(AgencyHome[CensusState]):
     def charges(self) -> Charges | None:
         """What the ledger holds for each subject; None where strict accounting has charged everybody alike from the start."""
         with self.journal() as journal:
-            return self._book(journal).charges()
+            return self.ledger(journal).charges()
 
     def kept_samples(self) -> KeptSamples:
-        return SampleFolder(self.home.path / _SAMPLES).kept()
+        return self.folders.samples.kept()
 
     def rosters(self) -> list[tuple[KeptRoster, bool]]:
         """The rosters in force and staged, by agency, lost ones included; True for one in force."""
@@ -348,26 +333,16 @@ class CensusHome(AgencyHome[CensusState]):
         finally:
             await service.drain()
 
-    def _book(self, journal: Journal[CensusState]) -> LedgerBook:
-        return LedgerBook(
-            journal,
-            samples=SampleFolder(self.home.path / _SAMPLES),
-            snapshots=SnapshotFolder(self.home.path / _LEDGERS),
-            people=OpenRegistries(journal, self.loads).people,
-            passes=Passes(),
-            randomness=os.urandom,
-        )
+    def ledger(self, journal: Journal[CensusState]) -> LedgerBook:
+        """The ledger, as a command works with it."""
+        return self.folders.ledger(journal, os.urandom)
 
     def _node(self, journal: Journal[CensusState]) -> CensusNode:
         return CensusNode(
             journal,
             keys=self._keys(KnownPeers(journal, self._clock)),
-            loads=self.loads,
+            folders=self.folders,
             dictionaries=self.dictionaries,
-            samples=SampleFolder(self.home.path / _SAMPLES),
-            snapshots=SnapshotFolder(self.home.path / _LEDGERS),
-            slot_secrets=SlotSecrets(self.home.path / _SLOTS),
-            rosters=RosterFolder(self.home.path / _ROSTERS),
             publication=Publication(journal, self._witness_store),
             oversight=self._oversight(),
             clock=self._clock,
@@ -400,11 +375,3 @@ class CensusHome(AgencyHome[CensusState]):
 
     def _tls(self, known: KnownPeers) -> TlsCredentials:
         return self.keyring.tls(known.own(), self._clock())
-
-
-def _create_tables(db: Database) -> None:
-    CosignedNotes.create_tables(db)
-    LedgerSteps.create_tables(db)
-    Outbox.create_tables(db)
-    RosterBook.create_tables(db)
-    LoadFolder.create_tables(db)

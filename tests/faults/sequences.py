@@ -868,7 +868,7 @@ class _Run:
         """Every subject was charged what the answers that could count them cost."""
         home = self.simulation.home("census")
         with home.journal() as journal:
-            book = home._book(journal)
+            book = home.ledger(journal)
             book.open()
             charges = book.charges()
             charged = Counter() if charges is None else Counter(dict(enumerate(charges.subjects.tolist())))
