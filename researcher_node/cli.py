@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from broker_common.privacy.policy import Policy
     from researcher_node.answers.own_use import OwnUses
     from researcher_node.answers.store import Answers, AskedQuestion
+    from researcher_node.asking.contact import Dictionaries
     from researcher_node.asking.proposal import Precision, Wanted
-    from researcher_node.asking.session import Dictionaries, Quoted, Session
+    from researcher_node.asking.session import Quoted, Session
     from researcher_node.asking.warnings import Warned
     from researcher_node.assembly import ResearcherHome
     from researcher_node.trust.census_log import RememberedCheckpoint

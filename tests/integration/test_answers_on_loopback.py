@@ -32,6 +32,7 @@ from census_node.release import delivery
 from census_node.release.delivery import Courier
 from health_node.service import HealthService
 from researcher_node.answers.store import Answers
+from researcher_node.asking import contact
 from researcher_node.asking import session as asking_module
 from researcher_node.asking.proposal import Precision, Wanted
 from researcher_node.asking.session import Session
@@ -348,8 +349,9 @@ def test_frozen_census_node_does_not_make_anybody_wait_longer_than_they_wanted(
         raise AssertionError("nothing wakes it")
         yield
 
-    monkeypatch.setattr(asking_module, "_CALL_SECONDS", call_seconds)
-    monkeypatch.setattr(asking_module, "open_channel", frozen)
+    for module in (contact, asking_module):
+        monkeypatch.setattr(module, "CALL_SECONDS", call_seconds)
+    monkeypatch.setattr(contact, "open_channel", frozen)
     nodes, loop = Loopback(world), VirtualLoop(random.Random(0))
     query = world.remember(nodes.answers, world.order())
     census, health = Peer("census", "", ()), Peer("health", "", ())
