@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from grpc import aio
-from sqlite_utils import Database
 from tripartite.v1 import card_service_pb2_grpc, census_service_pb2_grpc, log_service_pb2_grpc
 
 from broker_common.agency.home import AgencyHome
 from broker_common.agency.linkage import LinkageKeys, NextKey, RelinkReport
 from broker_common.crypto.cards import VerifiedCard
 from broker_common.crypto.certificates import TlsCredentials
-from broker_common.crypto.commitments import SALT_BYTES
 from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.dashboard.beside import dashboard_beside, watch_certificates
@@ -27,61 +25,41 @@ from broker_common.membership.keyring import Keyring, log_signer
 from broker_common.membership.peers import KnownPeers
 from broker_common.membership.registration import own_card
 from broker_common.monitoring import Monitor
-from broker_common.privacy.policy import verify_linkage
 from broker_common.privacy.report import Charges
 from broker_common.query.dictionary import Dictionary
 from broker_common.rpc.channel import Peer
 from broker_common.rpc.server import NodeServer, StopSignal, every, together
 from broker_common.storage.clock import SteadyClock
 from broker_common.storage.home import Home
-from broker_common.storage.journal import Journal, Transaction
-from broker_common.storage.loads import LoadFolder
+from broker_common.storage.journal import Journal
 from broker_common.storage.source.plan import SourcePlan, plan_for
 from broker_common.storage.source.rows import Progress
-from broker_common.storage.witnessing import CosignedNotes, WitnessStore
+from broker_common.storage.witnessing import WitnessStore
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Entry
 from broker_common.tracing import log_spans
 from broker_common.values import Clock
 from census_node.config import CensusConfig
 from census_node.ledger.book import LedgerBook
-from census_node.ledger.passes import Passes
-from census_node.ledger.samples import KeptSamples, SampleFolder
-from census_node.ledger.snapshots import SnapshotFolder
+from census_node.ledger.samples import KeptSamples
 from census_node.ledger.steps import LedgerSteps
-from census_node.ledger.subjects import Carry, Known, Names
 from census_node.log_service import LogService
-from census_node.node import CensusNode, Keys
+from census_node.node import CensusNode, Folders, Keys, create_tables
 from census_node.operator.operating import Confirmation, Done, adopt, sign_again
 from census_node.operator.proposals import Proposal, ProposalFolder
 from census_node.query.admission import Recovered
-from census_node.registry.loading import (
-    LoadReport,
-    id_columns,
-    read_registry,
-    verify_declared,
-    verify_delays,
-    verify_variables,
-)
-from census_node.registry.registry import OpenRegistries, Registry, forget_old_loads, loads_needed
+from census_node.registry.loading import LoadReport, id_columns, load_registry, verify_variables
+from census_node.registry.registry import Registry, loads_needed
 from census_node.registry.relinking import relink_registry, reload_registry
-from census_node.registry.rosters import KeptRoster, RosterBook, RosterFolder
-from census_node.registry.staging import newest_and_in_force, was_in_force
+from census_node.registry.rosters import KeptRoster
+from census_node.registry.staging import rosters_of
 from census_node.release.delivery import Courier
-from census_node.release.outbox import Outbox
 from census_node.release.oversight import Oversight
 from census_node.release.publication import Publication, verify_witnessed
-from census_node.release.slot_secrets import SlotSecrets
 from census_node.service import CensusService
 
-_LOADS = "registries"
-_SAMPLES = "samples"
-_LEDGERS = "ledgers"
-_SLOTS = "slots"
-_ROSTERS = "rosters"
 _OPENINGS = "openings"
 _PROPOSALS = "proposals"
-# The unit that the retention of openings is given in.
+# The retention of openings is given in days.
 _DAY_MS = 86_400_000
 # How often a serving node looks for a load that is about to be put in force.
 _READ_AHEAD_SECONDS = 1.0
@@ -98,7 +76,8 @@ class CensusHome(AgencyHome[CensusState]):
         keys = self.config.keys
         linkage_keys = LinkageKeys(home, keys.linkage)
         super().__init__(home, Keyring(home, keys.private), linkage_keys, CensusState, keys.identity, clock)
-        self.loads = LoadFolder(path / _LOADS, ".npz")
+        self.folders = Folders.of(path)
+        self.loads = self.folders.loads
         self.proposals = ProposalFolder(path / _PROPOSALS)
 
     def verify_dictionary(self, dictionary: Dictionary) -> None:
@@ -154,7 +133,7 @@ class CensusHome(AgencyHome[CensusState]):
             fresh_state=self.beginning(),
             signer=log_signer(self.keyring, self.config.origin, self._clock),
             clock=log_time,
-            tables=_create_tables,
+            tables=create_tables,
         )
         # A ticket that has expired by the log stays expired, and a new quote expires in its time, even if the wall
         # clock is behind the log. Certificates and ticks go by the wall clock: a clock that was ahead once must not end
@@ -169,7 +148,7 @@ class CensusHome(AgencyHome[CensusState]):
         *,
         progress: Progress | None = None,
         max_rejected: int | None = None,
-        watch: Callable[[SourcePlan], SourcePlan] | None = None,
+        watch: Callable[[SourcePlan], SourcePlan] = lambda plan: plan,
         check: bool = False,
     ) -> LoadReport:
         """Load the registry from a source, or from what lies in the home, and put it in force; a serving node takes it next.
@@ -183,56 +162,25 @@ class CensusHome(AgencyHome[CensusState]):
                 loaded.
         """
         noting = contextlib.nullcontext() if check else self.home.noting_refused_load()
-        with noting, self.journal() as journal, self.loads.loading(os.urandom) as load:
-            with journal.reading() as state:
-                before, in_force, commitments = state.load, state.linkage, dict(state.commitments)
-                policy, dictionary = state.policy, self.dictionaries.newest(state)
-            if policy is not None:
-                verify_delays(policy, self.config.people)
-                verify_linkage(policy, dictionary.linkage)
-            linkage = self.linkage_keys.chain_for_load(in_force, dictionary.id_form)
-            plan = plan_for(self.home.path, source, id_columns(dictionary), dictionary)
-            if before:
-                # SECURITY: somebody who could change the numbers of subjects could let charges fall on others.
-                self.loads.verify(journal, before, commitments)
-                names = Names.read(self.loads.file(before), before)
-            else:
-                names = Names.none(os.urandom(SALT_BYTES))
-            registry, names, report = read_registry(
-                watch(plan) if watch is not None else plan,
-                load,
-                linkage,
-                names,
-                dictionary=dictionary,
+
+        def plan(dictionary: Dictionary) -> SourcePlan:
+            return watch(plan_for(self.home.path, source, id_columns(dictionary), dictionary))
+
+        with noting, self.journal() as journal:
+            return load_registry(
+                journal,
+                self.loads,
+                self.dictionaries,
+                self.linkage_keys,
+                plan,
+                release,
+                os.urandom,
+                people=self.config.people,
+                put_load=lambda carry: self.ledger(journal).put_load(carry),
                 progress=progress,
                 max_rejected=max_rejected,
+                check=check,
             )
-            verify_declared(registry.size, self.config.people)
-            if check:
-                return report
-            # Not earlier: beside the rows of a source it would be a third of the memory.
-            known = Known.read(self.loads.file(before), before) if before else Known.none()
-            registry.write(self.loads.file(load), names, known.former_after(registry.cards))
-            carry = Carry.between(known, registry.cards, registry.people.person_count, registry.people.household_count)
-            put = self._book(journal).put_load(carry)
-
-            def with_entry(transaction: Transaction[CensusState], entry: Entry) -> None:
-                # A policy may have been adopted while the source was read.
-                if transaction.state.policy is not None:
-                    verify_linkage(transaction.state.policy, dictionary.linkage)
-                put(transaction, entry)
-
-            self.loads.put_in_force(
-                journal,
-                load,
-                release,
-                linkage.chain_id,
-                os.urandom,
-                dictionary=dictionary,
-                with_entry=with_entry,
-            )
-            forget_old_loads(journal, self.loads)
-        return report
 
     def relink(self, source: NextKey, *, progress: Progress | None = None) -> RelinkReport:
         """Change the linkage key of the registry in force; a serving node takes it at the next question."""
@@ -288,17 +236,15 @@ class CensusHome(AgencyHome[CensusState]):
     def charges(self) -> Charges | None:
         """What the ledger holds for each subject; None where strict accounting has charged everybody alike from the start."""
         with self.journal() as journal:
-            return self._book(journal).charges()
+            return self.ledger(journal).charges()
 
     def kept_samples(self) -> KeptSamples:
-        return SampleFolder(self.home.path / _SAMPLES).kept()
+        return self.folders.samples.kept()
 
     def rosters(self) -> list[tuple[KeptRoster, bool]]:
         """The rosters in force and staged, by agency, lost ones included; True for one in force."""
-        with self.journal() as journal, journal.reading() as state:
-            kept, in_force = RosterBook(journal.db).all(), dict(state.rosters)
-            named = newest_and_in_force(kept, in_force, state.membership.peers("health"))
-        return [(roster, was_in_force(in_force, roster.health, roster.number)) for roster in named]
+        with self.journal() as journal:
+            return rosters_of(journal)
 
     def adopt(self, proposal: Proposal, confirmation: Confirmation | None = None) -> Done:
         """Put a proposed policy in force; see `operating.adopt`."""
@@ -343,17 +289,7 @@ class CensusHome(AgencyHome[CensusState]):
 
         recovered: list[Recovered] = []
 
-        def tls() -> TlsCredentials:
-            return self.keyring.tls(known.own(), self._clock())
-
-        def inboxes() -> dict[str, Peer]:
-            now_ms = self._clock()
-            return {
-                name: Peer("researcher", peer.inbox, tuple(peer.card.certificates(now_ms)))
-                for name, peer in known.inboxes().items()
-            }
-
-        courier = Courier(node, inboxes, tls, self.config.limits)
+        courier = Courier(node, lambda: self._inboxes(known), lambda: self._tls(known), self.config.limits)
 
         def add_services(server: aio.Server) -> None:
             census_service_pb2_grpc.add_CensusServiceServicer_to_server(service, server)
@@ -378,7 +314,7 @@ class CensusHome(AgencyHome[CensusState]):
 
         server = NodeServer(
             address=self.config.address,
-            tls=tls,
+            tls=lambda: self._tls(known),
             peers=known.certificates,
             glance=journal.glance,
             service="tripartite.v1.CensusService",
@@ -397,19 +333,23 @@ class CensusHome(AgencyHome[CensusState]):
         finally:
             await service.drain()
 
-    def _book(self, journal: Journal[CensusState]) -> LedgerBook:
-        return LedgerBook(
+    def ledger(self, journal: Journal[CensusState]) -> LedgerBook:
+        """The ledger, as a command works with it."""
+        return self.folders.ledger(journal, os.urandom)
+
+    def _node(self, journal: Journal[CensusState]) -> CensusNode:
+        return CensusNode(
             journal,
-            samples=SampleFolder(self.home.path / _SAMPLES),
-            snapshots=SnapshotFolder(self.home.path / _LEDGERS),
-            people=OpenRegistries(journal, self.loads).people,
-            passes=Passes(),
+            keys=self._keys(KnownPeers(journal, self._clock)),
+            folders=self.folders,
+            dictionaries=self.dictionaries,
+            publication=Publication(journal, self._witness_store),
+            oversight=self._oversight(),
+            clock=self._clock,
             randomness=os.urandom,
         )
 
-    def _node(self, journal: Journal[CensusState]) -> CensusNode:
-        known = KnownPeers(journal, self._clock)
-
+    def _keys(self, known: KnownPeers) -> Keys:
         def manifest_keys() -> dict[str, list[VerifyKey]]:
             now_ms = self._clock()
             return {name: card.verify_keys(Purpose.MANIFEST, now_ms) for name, card in known.agencies("health").items()}
@@ -417,32 +357,21 @@ class CensusHome(AgencyHome[CensusState]):
         def witnesses() -> dict[str, str]:
             return {name: card.card.origin for name, card in known.agencies("health").items()}
 
-        return CensusNode(
-            journal,
-            keys=Keys(
-                answer=lambda: self.keyring.signing(known.own(), Purpose.ANSWER, self._clock()),
-                refusal=lambda: self.keyring.signing(known.own(), Purpose.REFUSAL, self._clock()),
-                sample=lambda: self.keyring.unsealing(known.own(), self._clock()),
-                manifest=manifest_keys,
-                researchers=known.researchers,
-                witnesses=witnesses,
-            ),
-            loads=self.loads,
-            dictionaries=self.dictionaries,
-            samples=SampleFolder(self.home.path / _SAMPLES),
-            snapshots=SnapshotFolder(self.home.path / _LEDGERS),
-            slot_secrets=SlotSecrets(self.home.path / _SLOTS),
-            rosters=RosterFolder(self.home.path / _ROSTERS),
-            publication=Publication(journal, self._witness_store),
-            oversight=self._oversight(),
-            clock=self._clock,
-            randomness=os.urandom,
+        return Keys(
+            answer=lambda: self.keyring.signing(known.own(), Purpose.ANSWER, self._clock()),
+            refusal=lambda: self.keyring.signing(known.own(), Purpose.REFUSAL, self._clock()),
+            sample=lambda: self.keyring.unsealing(known.own(), self._clock()),
+            manifest=manifest_keys,
+            researchers=known.researchers,
+            witnesses=witnesses,
         )
 
+    def _inboxes(self, known: KnownPeers) -> dict[str, Peer]:
+        now_ms = self._clock()
+        return {
+            name: Peer("researcher", peer.inbox, tuple(peer.card.certificates(now_ms)))
+            for name, peer in known.inboxes().items()
+        }
 
-def _create_tables(db: Database) -> None:
-    CosignedNotes.create_tables(db)
-    LedgerSteps.create_tables(db)
-    Outbox.create_tables(db)
-    RosterBook.create_tables(db)
-    LoadFolder.create_tables(db)
+    def _tls(self, known: KnownPeers) -> TlsCredentials:
+        return self.keyring.tls(known.own(), self._clock())

@@ -9,18 +9,17 @@ from typing import Any, get_args
 import click
 
 from broker_common.agency.linkage import NextKey
-from broker_common.cli import Progress, emit, instant, ready_line, say
+from broker_common.cli import Progress, emit, instant, say
+from broker_common.commands.agency import (
+    check_option,
+    emit_load,
+    emit_relinked,
+    rejections_json,
+    serve_home,
+)
 from broker_common.commands.create import create_options, created_json, verify_names
 from broker_common.commands.dashboard import dashboard_command
 from broker_common.commands.dictionary import dictionary_command
-from broker_common.commands.load import (
-    changes_json,
-    changes_since,
-    check_option,
-    load_text,
-    rejections_json,
-    rejections_text,
-)
 from broker_common.commands.options import (
     Again,
     PrintableLine,
@@ -33,22 +32,19 @@ from broker_common.commands.options import (
     reload_option,
 )
 from broker_common.commands.register import register_command, revoke_command
-from broker_common.commands.texts import LINKAGE_BEGUN, NO_DICTIONARY_YET
+from broker_common.commands.texts import NO_DICTIONARY_YET
 from broker_common.crypto.certificates import Role
 from broker_common.crypto.signing import SigningKey
 from broker_common.errors import RefusedError
-from broker_common.heap import share_one_heap
 from broker_common.language import language, language_of_environment, said
 from broker_common.privacy.delays import DECLARED_STEP, declared_at_least
 from broker_common.privacy.policy import Accounting, Subject
 from broker_common.privacy.report import make_report
-from broker_common.rpc.handshake_log import noting_refused_connections
-from broker_common.rpc.server import run_node
 from broker_common.storage.clock import system_clock
 from broker_common.storage.dictionary.file import read_dictionary
 from broker_common.storage.durable import replace_file
 from broker_common.storage.journal import Journal
-from broker_common.storage.load_figures import figures_before, keep_figures, watching
+from broker_common.storage.load_figures import figures_before, watching
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.orders import verify_reason
 from census_node import texts
@@ -184,24 +180,16 @@ def load(
             watch=watch.over,
             check=check,
         )
-    rejected = report.rejected
-    figures = watch.figures(rows=report.rows, people=report.linked, rejected=rejected.count)
-    changes = changes_since(before, figures)
-    result = {
+    own = {
         "release": release,
         "rows": report.rows,
         "linked": report.linked,
         "without_card": report.without_card,
-        "rejected": rejected.count,
-        "rejections": rejections_json(rejected),
-        "rejections_file": str(watch.path),
-        "changed": changes_json(changes),
-        "check": check,
+        "rejected": report.rejected.count,
+        "rejections": rejections_json(report.rejected),
     }
-    if not check:
-        keep_figures(home, figures, result)
-    head = said(texts.CHECKED if check else texts.LOADED, **result)
-    emit(as_json, result, load_text(head, rejected, watch.path, changes, is_check=check))
+    text = texts.CHECKED if check else texts.LOADED
+    emit_load(home, as_json, own, text, before=before, watch=watch, report=report, people=report.linked, check=check)
 
 
 commands.add_command(register_command(CensusHome, _PEERS, inboxes=True))
@@ -228,13 +216,11 @@ def relink(home: Path, as_json: bool, source: NextKey, again: Again | None, audi
         say(said(texts.SAMPLES_KEPT, count=kept))
         raise RefusedError("AUDIT_FIRST")
     if again is None:
-        report, left_out = opened.relink(source, progress=Progress(texts.RELINKING)), ""
+        report, left_out = opened.relink(source, progress=Progress(texts.RELINKING)), None
     else:
         report, loaded = opened.reload(again.file, source, progress=Progress(texts.LOADING))
-        left_out = rejections_text(loaded.rejected.placed, loaded.rejected.count)
-    result = {"linkage": report.linkage, "previous": report.previous, "load": report.load, "people": report.people}
-    text = said(texts.RELINKED if report.load else LINKAGE_BEGUN, **(result | {"file": opened.linkage_keys.place}))
-    emit(as_json, result, "\n".join(filter(None, [text, left_out])))
+        left_out = loaded.rejected
+    emit_relinked(opened, as_json, report, left_out, texts.RELINKED)
 
 
 @commands.command()
@@ -243,10 +229,7 @@ def relink(home: Path, as_json: bool, source: NextKey, again: Again | None, audi
 def serve(home: Path, lifeline: bool) -> None:
     """Serve until Ctrl-C or SIGTERM. A service that is shut down still hands out what was charged before."""
     opened = CensusHome(home)
-    monitor = opened.monitor()
-    with opened.home.serving(), noting_refused_connections(opened.config.log_format, monitor.refused):
-        share_one_heap()
-        run_node(opened.serve(ready_line(texts.READY, lifeline=lifeline), monitor))
+    serve_home(opened, opened.config.log_format, texts.READY, lifeline=lifeline)
 
 
 @commands.command()

@@ -23,7 +23,7 @@ from census_node.operator.proposals import make_proposal
 
 _OVERSIGHT = "oversight.pub"
 OVERSIGHT_REFERENCE = f"file:{KEYS}/{_OVERSIGHT}"
-# The unit that retentions are chosen in.
+# Retentions are chosen in days.
 _DAY_MS = 86_400_000
 # One key as text, and room.
 _MAX_KEY_BYTES = 8192

@@ -8,7 +8,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from sqlite_utils import Database
 from tripartite.v1 import policy_pb2, sample_pb2
 
 from broker_common.crypto.commitments import SlotSecret, commit_slot
@@ -21,11 +23,12 @@ from broker_common.query.ticket import Researcher, VerifiedTicket
 from broker_common.storage.dictionary.adopted import Dictionaries
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
+from broker_common.storage.witnessing import CosignedNotes
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import DictionaryAdopted, Slots, encode_entry
 from broker_common.values import Clock, Randomness, parse_base64
 from census_node.ledger.book import LedgerBook
-from census_node.ledger.passes import Passes
+from census_node.ledger.passes import Passes, People
 from census_node.ledger.samples import SampleFolder
 from census_node.ledger.snapshots import SnapshotFolder
 from census_node.ledger.steps import LedgerSteps
@@ -39,7 +42,7 @@ from census_node.query.quoting import Quotes
 from census_node.query.refusals import Refusing
 from census_node.query.reservations import Reservations
 from census_node.registry.registry import OpenRegistries
-from census_node.registry.rosters import RosterFolder
+from census_node.registry.rosters import RosterBook, RosterFolder
 from census_node.registry.staging import RosterName, Rosters
 from census_node.release.outbox import Outbox
 from census_node.release.oversight import Oversight
@@ -64,6 +67,56 @@ class Keys:
     witnesses: Callable[[], Mapping[str, str]]
 
 
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """Where the rooms of a census node keep what is not in its journal."""
+
+    loads: LoadFolder
+    rosters: RosterFolder
+    samples: SampleFolder
+    snapshots: SnapshotFolder
+    slot_secrets: SlotSecrets
+
+    @classmethod
+    def of(cls, home: Path) -> Folders:
+        return cls(
+            loads=LoadFolder(home / "registries", ".npz"),
+            rosters=RosterFolder(home / "rosters"),
+            samples=SampleFolder(home / "samples"),
+            snapshots=SnapshotFolder(home / "ledgers"),
+            slot_secrets=SlotSecrets(home / "slots"),
+        )
+
+    def ledger(self, journal: Journal[CensusState], randomness: Randomness) -> LedgerBook:
+        """The ledger, for a command; a node that serves shares its people and passes with it."""
+        return self.book(journal, OpenRegistries(journal, self.loads).people, Passes(), randomness)
+
+    def book(
+        self,
+        journal: Journal[CensusState],
+        people: Callable[[str], People],
+        passes: Passes,
+        randomness: Randomness,
+    ) -> LedgerBook:
+        return LedgerBook(
+            journal,
+            samples=self.samples,
+            snapshots=self.snapshots,
+            people=people,
+            passes=passes,
+            randomness=randomness,
+        )
+
+
+def create_tables(db: Database) -> None:
+    """What the rooms keep in the journal's database beside the log."""
+    CosignedNotes.create_tables(db)
+    LedgerSteps.create_tables(db)
+    Outbox.create_tables(db)
+    RosterBook.create_tables(db)
+    LoadFolder.create_tables(db)
+
+
 class CensusNode:
     """Everything the RPCs do, without gRPC. Blocking methods; the service calls them in threads."""
 
@@ -72,12 +125,8 @@ class CensusNode:
         journal: Journal[CensusState],
         *,
         keys: Keys,
-        loads: LoadFolder,
+        folders: Folders,
         dictionaries: Dictionaries,
-        samples: SampleFolder,
-        snapshots: SnapshotFolder,
-        slot_secrets: SlotSecrets,
-        rosters: RosterFolder,
         publication: Publication,
         oversight: Oversight | None,
         clock: Clock,
@@ -88,38 +137,31 @@ class CensusNode:
         self.clock = clock
         self.slots = SlotBook()
         self._dictionaries = dictionaries
-        self._slot_secrets = slot_secrets
+        self._slot_secrets = folders.slot_secrets
         self._oversight = oversight
         self._committing = threading.Lock()
         self._keys = keys
-        self._samples = samples
+        self._samples = folders.samples
         self._randomness = randomness
         self._passes = Passes()
-        registries = OpenRegistries(journal, loads)
+        registries = OpenRegistries(journal, folders.loads)
         self.registries, self._people = registries.loads, registries.people
         self.rosters = Rosters(
             journal,
-            rosters,
+            folders.rosters,
             self.registries,
             manifest_keys=keys.manifest,
             sample_keys=keys.sample,
             randomness=randomness,
             named=self._rosters_named,
         )
-        self.book = LedgerBook(
-            journal,
-            samples=samples,
-            snapshots=snapshots,
-            people=self._people,
-            passes=self._passes,
-            randomness=randomness,
-        )
+        self.book = folders.book(journal, self._people, self._passes, randomness)
         # Set when the node is about to stop: nothing is waited for any more.
         self.stopping = threading.Event()
         self.answers = Answers(
             journal,
-            samples=samples,
-            slot_secrets=slot_secrets,
+            samples=folders.samples,
+            slot_secrets=folders.slot_secrets,
             registry=registries.registry,
             passes=self._passes,
             key=keys.answer,
@@ -127,7 +169,7 @@ class CensusNode:
             forgot_samples=self.book.forgot_samples,
             is_stopping=self.stopping.is_set,
         )
-        self.keeping = Keeping(journal, self.book, samples, self._people, randomness)
+        self.keeping = Keeping(journal, self.book, folders.samples, self._people, randomness)
         self.charging = Charging(
             journal,
             self.book,

@@ -29,7 +29,8 @@ from deploy.local import PROJECT, Plan, lay_out
 from deploy.share_errors import share_errors
 from deploy.supervise import Nodes, node_log
 from researcher_node.answers.store import AskedQuestion
-from researcher_node.asking.session import Precision, Session, Wanted
+from researcher_node.asking.proposal import Precision, Wanted
+from researcher_node.asking.session import Session
 from researcher_node.assembly import ResearcherHome
 
 _MARKER = ".tripartite-demo"

@@ -5,7 +5,8 @@ people/     loads: from sources to stores of people and their events, and the ch
 roster/     everybody's pseudonyms, sent to the census node once a load
 operator/   what an operator sees: pages, and how large cohorts were
 
-config      what an operator sets             service        the RPCs, and the whole order of a question's steps
+config      what an operator sets             service        the RPCs: translates messages, decides nothing
+flow        the whole order of a question's steps
 node        the parts of one running node     census_link    the way to the census node, and its present keys
 assembly    from a home folder to all of these  witness      watching the census log, and its cosignatures
 cli         the commands; creating: new homes texts          what they say

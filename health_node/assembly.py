@@ -230,7 +230,7 @@ class HealthHome(AgencyHome[HealthState]):
 
         async def go_on() -> None:
             # In this order: a roster waits for questions that stand for an older load, also for those that go on after a start.
-            await service.recover()
+            await service.flow.recover()
             await rosters.run()
 
         async def while_serving() -> None:
@@ -261,7 +261,7 @@ class HealthHome(AgencyHome[HealthState]):
         try:
             await server.run(add_services, stop=stop, on_ready=on_ready, while_serving=while_serving)
         finally:
-            await service.drain()
+            await service.flow.drain()
             await link.close()
 
     def _tls(self, known: KnownPeers) -> TlsCredentials:

@@ -9,20 +9,19 @@ from typing import Any
 import click
 
 from broker_common.agency.linkage import NextKey
-from broker_common.cli import Progress, emit, instant, ready_line
+from broker_common.cli import Progress, emit, instant
+from broker_common.commands.agency import (
+    check_option,
+    emit_load,
+    emit_relinked,
+    events_json,
+    rejections_json,
+    serve_home,
+    values_json,
+)
 from broker_common.commands.create import create_options, created_json, verify_names
 from broker_common.commands.dashboard import dashboard_command
 from broker_common.commands.dictionary import dictionary_command
-from broker_common.commands.load import (
-    changes_json,
-    changes_since,
-    check_option,
-    events_json,
-    load_text,
-    rejections_json,
-    rejections_text,
-    values_json,
-)
 from broker_common.commands.options import (
     Again,
     HostPort,
@@ -36,19 +35,16 @@ from broker_common.commands.options import (
     reload_option,
 )
 from broker_common.commands.register import register_command, revoke_command
-from broker_common.commands.texts import LINKAGE_BEGUN, NO_DICTIONARY_YET
+from broker_common.commands.texts import NO_DICTIONARY_YET
 from broker_common.crypto.certificates import Role
 from broker_common.errors import BrokerError, RefusedError
-from broker_common.heap import share_one_heap
 from broker_common.language import phrase, phrase_of, said
 from broker_common.privacy.delays import declared_at_least
 from broker_common.privacy.policy import Policy
-from broker_common.rpc.handshake_log import noting_refused_connections
-from broker_common.rpc.server import run_node
 from broker_common.storage.clock import system_clock
 from broker_common.storage.creation import verify_identifier
 from broker_common.storage.journal import Journal
-from broker_common.storage.load_figures import figures_before, keep_figures, watching
+from broker_common.storage.load_figures import figures_before, watching
 from broker_common.tlog.health_state import HealthState
 from health_node import texts
 from health_node.assembly import HealthHome
@@ -159,12 +155,10 @@ def load(
             check=check,
         )
     rejected = report.rejected
-    figures = watch.figures(rows=report.rows, people=report.loaded, rejected=rejected.count)
-    changes = changes_since(before, figures)
     events = {
         name: counts | {"declared": report.declared.tables[name]} for name, counts in events_json(report.events).items()
     }
-    result = {
+    own = {
         "release": release,
         "rows": report.rows,
         "loaded": report.loaded,
@@ -177,14 +171,20 @@ def load(
         "events": events,
         "least_forward_delay_ms": report.declared.least_forward_delay_ms,
         "policy": problem,
-        "rejections_file": str(watch.path),
-        "changed": changes_json(changes),
-        "check": check,
     }
-    if not check:
-        keep_figures(home, figures, result)
-    head = said(texts.CHECKED if check else texts.LOADED, **(result | {"policy": said(problem or texts.FITS)}))
-    emit(as_json, result, load_text(head, rejected, watch.path, changes, is_check=check, events=report.events))
+    emit_load(
+        home,
+        as_json,
+        own,
+        texts.CHECKED if check else texts.LOADED,
+        before=before,
+        watch=watch,
+        report=report,
+        people=report.loaded,
+        check=check,
+        events=report.events,
+        policy=said(problem or texts.FITS),
+    )
 
 
 def _asked_policy(opened: HealthHome) -> tuple[Policy | None, str]:
@@ -217,13 +217,11 @@ def relink(home: Path, as_json: bool, source: NextKey, again: Again | None) -> N
     """
     opened = HealthHome(home)
     if again is None:
-        report, left_out = opened.relink(source, progress=Progress(texts.RELINKING)), ""
+        report, left_out = opened.relink(source, progress=Progress(texts.RELINKING)), None
     else:
         report, loaded = opened.reload(again.file, source, progress=Progress(texts.LOADING))
-        left_out = rejections_text(loaded.rejected.placed, loaded.rejected.count)
-    result = {"linkage": report.linkage, "previous": report.previous, "load": report.load, "people": report.people}
-    text = said(texts.RELINKED if report.load else LINKAGE_BEGUN, **(result | {"file": opened.linkage_keys.place}))
-    emit(as_json, result, "\n".join(filter(None, [text, left_out])))
+        left_out = loaded.rejected
+    emit_relinked(opened, as_json, report, left_out, texts.RELINKED)
 
 
 @commands.command()
@@ -232,10 +230,7 @@ def relink(home: Path, as_json: bool, source: NextKey, again: Again | None) -> N
 def serve(home: Path, lifeline: bool) -> None:
     """Serve until Ctrl-C or SIGTERM."""
     opened = HealthHome(home)
-    monitor = opened.monitor()
-    with opened.home.serving(), noting_refused_connections(opened.config.log_format, monitor.refused):
-        share_one_heap()
-        run_node(opened.serve(ready_line(texts.READY, lifeline=lifeline), monitor))
+    serve_home(opened, opened.config.log_format, texts.READY, lifeline=lifeline)
 
 
 @commands.command()

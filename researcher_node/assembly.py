@@ -28,8 +28,9 @@ from broker_common.tlog.membership import Registration
 from broker_common.tlog.note import NoteVerifier
 from broker_common.values import Clock
 from researcher_node.answers.store import Answers, CensusKeys
+from researcher_node.asking.contact import DictionaryHandler, Party
 from researcher_node.asking.kept import KeptDictionaries, Policies
-from researcher_node.asking.session import DictionaryHandler, Party, Session
+from researcher_node.asking.session import Session
 from researcher_node.config import ResearcherConfig
 from researcher_node.trust.cards import AGENCIES, Trust
 from researcher_node.trust.census_log import RememberedCheckpoint

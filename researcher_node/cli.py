@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from broker_common.privacy.policy import Policy
     from researcher_node.answers.own_use import OwnUses
     from researcher_node.answers.store import Answers, AskedQuestion
-    from researcher_node.asking.session import Dictionaries, Precision, Quoted, Session, Wanted
+    from researcher_node.asking.contact import Dictionaries
+    from researcher_node.asking.proposal import Precision, Wanted
+    from researcher_node.asking.session import Quoted, Session
     from researcher_node.asking.warnings import Warned
     from researcher_node.assembly import ResearcherHome
     from researcher_node.trust.census_log import RememberedCheckpoint
@@ -162,8 +164,8 @@ def ask(
     from broker_common.storage.creation import verify_identifier
     from researcher_node.answers.listing import answer_json, answer_text
     from researcher_node.answers.own_use import own_uses
+    from researcher_node.asking.proposal import Precision, Wish, parse_fraction
     from researcher_node.asking.quoting import dry_run_json, dry_run_text, warnings_json
-    from researcher_node.asking.session import Precision, Wish, parse_fraction
     from researcher_node.asking.warnings import confirm, consider, is_at_terminal, running, say_warnings
     from researcher_node.assembly import ResearcherHome
 
@@ -496,7 +498,7 @@ def serve(home: Path, lifeline: bool) -> None:
 
 
 def _precision(scale: int | None, wanted_margin: int | None) -> Precision:
-    from researcher_node.asking.session import Precision
+    from researcher_node.asking.proposal import Precision
 
     if scale is not None and wanted_margin is not None:
         raise click.UsageError(texts.SCALE_OR_MARGIN)

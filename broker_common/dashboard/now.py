@@ -15,9 +15,11 @@ from broker_common.dashboard.log_picture import (
     Witnessed,
     disk_problems,
     key_problems,
+    keys_changed_ms,
     process_problems,
     time_problems,
 )
+from broker_common.dashboard.metrics import LogFigures
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.monitoring import Figures, read_figures
@@ -79,6 +81,8 @@ class LogPicture(Protocol):
     @property
     def happenings(self) -> tuple[Happening, ...]: ...
     @property
+    def log_size(self) -> int: ...
+    @property
     def log_ms(self) -> int: ...
     @property
     def due_size(self) -> int: ...
@@ -118,6 +122,34 @@ def now_of(
     """The state of a home and its node at this instant."""
     own = own_certificates(home, read_config)
     return Now(followed, read_figures(home.path), home.is_served, home.free_share, home.is_load_refused, own, now_ms)
+
+
+def log_figures(
+    now: Now[PictureT],
+    picture: PictureT,
+    *,
+    open_questions: int,
+    is_shut_down: bool | None = None,
+    answers: int | None = None,
+    worst_belief: float | None = None,
+    max_belief: float | None = None,
+) -> LogFigures:
+    """What metrics say of a log; None where a log has no such figure."""
+    return LogFigures(
+        size=picture.log_size,
+        newest_ms=picture.log_ms,
+        due_size=picture.due_size,
+        due_ms=picture.due_ms,
+        is_shut_down=is_shut_down,
+        answers=answers,
+        open_questions=open_questions,
+        worst_belief=worst_belief,
+        max_belief=max_belief,
+        witnessed_size=None if picture.witnessed is None else picture.witnessed.size,
+        witnessed_ms=None if picture.witnessed is None else picture.witnessed.time_ms,
+        keys_changed_ms=keys_changed_ms(picture.happenings),
+        certificate_ends=[(each.role, each.is_own, each.end_ms) for each in (*picture.certificates, *now.own.listed)],
+    )
 
 
 def log_problems(now: Now[PictureT]) -> list[Problem]:

@@ -14,19 +14,16 @@ import structlog
 
 from broker_common.crypto.signing import SigningKey
 from broker_common.dashboard.access import DashboardConfig, Rank
-from broker_common.dashboard.log_picture import (
-    keys_changed_ms,
-)
-from broker_common.dashboard.metrics import LogFigures, NodeFacts, metrics_text
-from broker_common.dashboard.now import now_of
+from broker_common.dashboard.agency import AgencyDashboard
+from broker_common.dashboard.log_picture import Problem
+from broker_common.dashboard.metrics import LogFigures
+from broker_common.dashboard.now import log_figures
 from broker_common.dashboard.parts import ORDERS, happening_rows
-from broker_common.dashboard.site import Action, Health, Page
+from broker_common.dashboard.site import Action, Page
 from broker_common.errors import InvalidRequestError
 from broker_common.language import Language, phrase
-from broker_common.storage.follower import Follower
 from broker_common.storage.journal import Journal, rows_of
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.history import History
 from broker_common.tlog.orders import verify_reason
 from broker_common.values import Clock
 from census_node.assembly import CensusHome
@@ -42,32 +39,21 @@ from census_node.registry.rosters import KeptRoster, RosterBook
 _log = structlog.get_logger()
 
 
-class CensusDashboard:
+class CensusDashboard(AgencyDashboard[CensusState, Picture]):
     """Pages, actions, probes and metrics of one census home."""
 
     templates = "census_node"
 
     def __init__(self, home: CensusHome, clock: Clock) -> None:
+        super().__init__(home, clock, picture_of)
         self._home = home
-        self.home, self.organisation = home.home, home.config.organisation
-        self.log_format = home.config.log_format
-        self._clock = clock
-        self.follower: Follower[CensusState, History, Picture] = Follower(
-            home.journal_path, fresh_state=home.beginning(), fresh_notes=History, view=picture_of
-        )
-        self.news = self.follower
+        self.organisation, self.log_format = home.config.organisation, home.config.log_format
         self._figures = FiguresFile(home.home.path, self.config.figures_every_hours * 3_600_000)
 
     @property
     def config(self) -> DashboardConfig:
         """As it stands in config.toml now."""
         return self.home.load_config(CensusConfig).dashboard
-
-    def start(self) -> None:
-        self.follower.start()
-
-    def stop(self) -> None:
-        self.follower.stop()
 
     @property
     def pages(self) -> list[Page]:
@@ -105,9 +91,6 @@ class CensusDashboard:
         )
 
     # --- what pages show -------------------------------------------------------------------------------------------
-
-    def _now(self) -> CensusNow:
-        return now_of(self.home, self.follower.followed, lambda: self.config, self._clock())
 
     def _face(self, t: Language) -> Mapping[str, Any]:
         return self._shown(lambda now, picture: face_values(t, now, picture))
@@ -175,46 +158,19 @@ class CensusDashboard:
 
     # --- probes and metrics ----------------------------------------------------------------------------------------
 
-    def problems(self) -> list[str]:
-        """Everything that somebody should see to, in English; depends on nobody's records."""
-        return [each.text for each in problems_of(self._now())]
+    def _problems(self) -> list[Problem]:
+        return problems_of(self._now())
 
-    def health(self) -> Health:
-        """Whether the node can be asked."""
-        problems = problems_of(self._now())
-        return Health(not any(each.stops for each in problems), tuple(each.text for each in problems))
-
-    def metrics(self) -> bytes:
-        """What the node counts of itself, and what the log says."""
-        now = self._now()
-        picture, log = now.picture, None
-        if picture is not None:
-            log = LogFigures(
-                size=picture.log_size,
-                newest_ms=picture.log_ms,
-                due_size=picture.due_size,
-                due_ms=picture.due_ms,
-                is_shut_down=picture.is_shut_down,
-                answers=picture.answers,
-                open_questions=picture.unreleased,
-                worst_belief=float(picture.worst_belief),
-                max_belief=None if picture.policy is None else float(picture.policy.max_belief),
-                witnessed_size=None if picture.witnessed is None else picture.witnessed.size,
-                witnessed_ms=None if picture.witnessed is None else picture.witnessed.time_ms,
-                keys_changed_ms=keys_changed_ms(picture.happenings),
-                certificate_ends=[
-                    (each.role, each.is_own, each.end_ms) for each in (*picture.certificates, *now.own.listed)
-                ],
-            )
-        facts = NodeFacts(
-            role="census",
-            is_running=now.is_running,
-            free_share=now.free_share,
-            is_load_refused=now.is_load_refused,
-            folded=now.followed.done,
-            has_log_problem=bool(now.followed.problem),
+    def _log_figures(self, now: CensusNow, picture: Picture) -> LogFigures:
+        return log_figures(
+            now,
+            picture,
+            open_questions=picture.unreleased,
+            is_shut_down=picture.is_shut_down,
+            answers=picture.answers,
+            worst_belief=float(picture.worst_belief),
+            max_belief=None if picture.policy is None else float(picture.policy.max_belief),
         )
-        return metrics_text(facts, now.node, log)
 
 
 def _reason(form: Mapping[str, str]) -> str:

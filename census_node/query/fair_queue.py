@@ -39,7 +39,7 @@ class Place(Generic[ResultT]):
         self.whole_ms = whole_ms
         self._work = work
         self._then = then
-        # The caller's measurement of stages goes on at the desk.
+        # The caller's recording of spans goes on at the desk.
         self._context = copy_context()
         self._told: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
         # Nobody may be waiting any more.

@@ -14,19 +14,24 @@ and up to 36 bytes for each person with their household that was ever loaded.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from broker_common.agency.linkage import LinkageKeys
+from broker_common.crypto.commitments import SALT_BYTES
 from broker_common.crypto.id_forms import Ids, parse_ids
 from broker_common.crypto.linkage import LinkageChain
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.privacy.delays import declared_for, too_short, usual_tick_ms
-from broker_common.privacy.policy import Policy
+from broker_common.privacy.policy import Policy, verify_linkage
 from broker_common.query.dictionary import ColumnType, Dictionary
+from broker_common.storage.dictionary.adopted import Dictionaries
+from broker_common.storage.journal import Journal, Transaction
+from broker_common.storage.loads import LoadFolder
 from broker_common.storage.source.plan import SourcePlan
 from broker_common.storage.source.rows import (
     Chunk,
@@ -36,10 +41,13 @@ from broker_common.storage.source.rows import (
     ascending_without_repeats,
 )
 from broker_common.storage.source.values import ColumnReader, GrowingArray
-from broker_common.values import PSEUDONYM_BYTES
+from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.entries import Entry
+from broker_common.values import PSEUDONYM_BYTES, Randomness
 from census_node import texts
-from census_node.ledger.subjects import NAME, NUMBER, Cards, Names, number_subjects
+from census_node.ledger.subjects import NAME, NUMBER, Cards, Carry, Known, Names, number_subjects
 from census_node.registry import NO_VALUE, Registry
+from census_node.registry.registry import forget_old_loads
 
 _CARD, _PERSON, _HOUSEHOLD = "health_card", "person_id", "household_id"
 # The longest id of a person or household in the source.
@@ -61,6 +69,70 @@ class LoadReport:
     linked: int
     without_card: int
     rejected: RejectedRows
+
+
+def load_registry(
+    journal: Journal[CensusState],
+    loads: LoadFolder,
+    dictionaries: Dictionaries,
+    keys: LinkageKeys,
+    plan: Callable[[Dictionary], SourcePlan],
+    release: str,
+    randomness: Randomness,
+    *,
+    people: int,
+    put_load: Callable[[Carry], Callable[[Transaction[CensusState], Entry], None]],
+    progress: Progress | None = None,
+    max_rejected: int | None = None,
+    check: bool = False,
+) -> LoadReport:
+    """Read a registry under the newest dictionary and put it in force; a check ends when everything was read.
+
+    `put_load` is the ledger's part of the transaction that puts it in force.
+
+    Raises:
+        InvalidRequestError: LOAD_REFUSED, SECRET_MISSING, LINKAGE_KEY_MISSING.
+        RefusedError: NOTHING_ADOPTED, LOADING.
+        InternalError: STORE_FAILED; INTEGRITY, the load in force, which knows the subjects, is not the one that was loaded.
+    """
+    with loads.loading(randomness) as load:
+        with journal.reading() as state:
+            before, in_force, commitments = state.load, state.linkage, dict(state.commitments)
+            policy, dictionary = state.policy, dictionaries.newest(state)
+        if policy is not None:
+            verify_delays(policy, people)
+            verify_linkage(policy, dictionary.linkage)
+        linkage = keys.chain_for_load(in_force, dictionary.id_form)
+        source = plan(dictionary)
+        if before:
+            # SECURITY: somebody who could change the numbers of subjects could let charges fall on others.
+            loads.verify(journal, before, commitments)
+            names = Names.read(loads.file(before), before)
+        else:
+            names = Names.none(randomness(SALT_BYTES))
+        registry, names, report = read_registry(
+            source, load, linkage, names, dictionary=dictionary, progress=progress, max_rejected=max_rejected
+        )
+        verify_declared(registry.size, people)
+        if check:
+            return report
+        # Not earlier: beside the rows of a source it would be a third of the memory.
+        known = Known.read(loads.file(before), before) if before else Known.none()
+        registry.write(loads.file(load), names, known.former_after(registry.cards))
+        carry = Carry.between(known, registry.cards, registry.people.person_count, registry.people.household_count)
+        put = put_load(carry)
+
+        def with_entry(transaction: Transaction[CensusState], entry: Entry) -> None:
+            # A policy may have been adopted while the source was read.
+            if transaction.state.policy is not None:
+                verify_linkage(transaction.state.policy, dictionary.linkage)
+            put(transaction, entry)
+
+        loads.put_in_force(
+            journal, load, release, linkage.chain_id, randomness, dictionary=dictionary, with_entry=with_entry
+        )
+        forget_old_loads(journal, loads)
+    return report
 
 
 def read_registry(

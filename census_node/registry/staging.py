@@ -293,6 +293,14 @@ def newest_and_in_force(
     return [roster for roster in kept if roster.health in registered and (roster.health, roster.number) in wanted]
 
 
+def rosters_of(journal: Journal[CensusState]) -> list[tuple[KeptRoster, bool]]:
+    """The rosters in force and staged, by agency, lost ones included; True for one in force."""
+    with journal.reading() as state:
+        kept, in_force = RosterBook(journal.db).all(), dict(state.rosters)
+        named = newest_and_in_force(kept, in_force, state.membership.peers("health"))
+    return [(roster, was_in_force(in_force, roster.health, roster.number)) for roster in named]
+
+
 def was_in_force(in_force: Mapping[str, Rostered], health: str, number: int) -> bool:
     """Whether an agency's roster of this number, or a later one, came into force."""
     return health in in_force and number <= in_force[health].number

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from markupsafe import Markup
 
 from broker_common.dashboard.access import DashboardConfig, Rank
+from broker_common.dashboard.agency import AgencyDashboard
 from broker_common.dashboard.cells import LEAST_CELL
 from broker_common.dashboard.charts import Bar, bars
 from broker_common.dashboard.log_picture import (
@@ -17,18 +18,17 @@ from broker_common.dashboard.log_picture import (
     Witnessed,
     certificate_rows,
     certificates_of,
-    keys_changed_ms,
     process_problems,
     witnessed_by,
     witnessed_note,
 )
-from broker_common.dashboard.metrics import LogFigures, NodeFacts, metrics_text
-from broker_common.dashboard.now import Now, log_problems, node_problems, now_of
+from broker_common.dashboard.metrics import LogFigures
+from broker_common.dashboard.now import Now, log_figures, log_problems, node_problems
 from broker_common.dashboard.parts import LOADS, PEERS, State, counted_bars, happening_rows, process_state, use_bars
-from broker_common.dashboard.site import Action, Health, Page
+from broker_common.dashboard.site import Action, Page
 from broker_common.language import Language, phrase
 from broker_common.monitoring import refusals_by_code
-from broker_common.storage.follower import Follower, Head
+from broker_common.storage.follower import Head
 from broker_common.storage.journal import rows_of
 from broker_common.tlog.health_state import HealthState
 from broker_common.tlog.history import Happening, History, Use
@@ -98,31 +98,20 @@ def picture_of(state: HealthState, history: History, head: Head) -> Picture:
 _Now: TypeAlias = Now[Picture]
 
 
-class HealthDashboard:
+class HealthDashboard(AgencyDashboard[HealthState, Picture]):
     """Pages, probes and metrics of one health home."""
 
     templates = "health_node"
 
     def __init__(self, home: HealthHome, clock: Clock) -> None:
+        super().__init__(home, clock, picture_of)
         self._home = home
-        self.home, self.organisation = home.home, home.config.organisation
-        self.log_format = home.config.log_format
-        self._clock = clock
-        self.follower: Follower[HealthState, History, Picture] = Follower(
-            home.journal_path, fresh_state=home.beginning(), fresh_notes=History, view=picture_of
-        )
-        self.news = self.follower
+        self.organisation, self.log_format = home.config.organisation, home.config.log_format
 
     @property
     def config(self) -> DashboardConfig:
         """As it stands in config.toml now."""
         return self.home.load_config(HealthConfig).dashboard
-
-    def start(self) -> None:
-        self.follower.start()
-
-    def stop(self) -> None:
-        self.follower.stop()
 
     def work(self) -> None:
         """What is done now and then, whether or not somebody looks."""
@@ -143,9 +132,6 @@ class HealthDashboard:
     @property
     def actions(self) -> list[Action]:
         return []
-
-    def _now(self) -> _Now:
-        return now_of(self.home, self.follower.followed, lambda: self.config, self._clock())
 
     def _face(self, t: Language) -> Mapping[str, Any]:
         now = self._now()
@@ -196,46 +182,11 @@ class HealthDashboard:
             book = RosterBook(db)
             return book.get(load), book.refusal(load)
 
-    def problems(self) -> list[str]:
-        """Everything that somebody should see to, in English; depends on nobody's records."""
-        return [each.text for each in _problems(self._now())]
+    def _problems(self) -> list[Problem]:
+        return _problems(self._now())
 
-    def health(self) -> Health:
-        """Whether the node can be asked."""
-        problems = _problems(self._now())
-        return Health(not any(each.stops for each in problems), tuple(each.text for each in problems))
-
-    def metrics(self) -> bytes:
-        """What the node counts of itself, and what the log says."""
-        now = self._now()
-        picture, log = now.picture, None
-        if picture is not None:
-            log = LogFigures(
-                size=picture.log_size,
-                newest_ms=picture.log_ms,
-                due_size=picture.due_size,
-                due_ms=picture.due_ms,
-                is_shut_down=None,
-                answers=None,
-                open_questions=picture.open_questions,
-                worst_belief=None,
-                max_belief=None,
-                witnessed_size=None if picture.witnessed is None else picture.witnessed.size,
-                witnessed_ms=None if picture.witnessed is None else picture.witnessed.time_ms,
-                keys_changed_ms=keys_changed_ms(picture.happenings),
-                certificate_ends=[
-                    (each.role, each.is_own, each.end_ms) for each in (*picture.certificates, *now.own.listed)
-                ],
-            )
-        facts = NodeFacts(
-            role="health",
-            is_running=now.is_running,
-            free_share=now.free_share,
-            is_load_refused=now.is_load_refused,
-            folded=now.followed.done,
-            has_log_problem=bool(now.followed.problem),
-        )
-        return metrics_text(facts, now.node, log)
+    def _log_figures(self, now: _Now, picture: Picture) -> LogFigures:
+        return log_figures(now, picture, open_questions=picture.open_questions)
 
 
 def _problems(now: _Now) -> list[Problem]:

@@ -1,4 +1,4 @@
-"""One question, from criteria to sealed bits. Its order of steps is in `health_node.service`.
+"""One question, from criteria to sealed bits. Its order of steps is in `health_node.flow`.
 
 fair_queue  places in the queue: each researcher's own, oldest first, researchers in rotation
 marks       criteria to a sample of bits, and its price

@@ -23,7 +23,7 @@ from broker_common.query.dictionary_pages import (
 )
 from broker_common.query.remedies import example
 from researcher_node import texts
-from researcher_node.asking.session import Dictionaries
+from researcher_node.asking.contact import Dictionaries
 
 
 def looked_up(

@@ -12,66 +12,48 @@ census node. Neither hides what the other one brings.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from fractions import Fraction
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
-from grpc import aio
-from grpc.aio import AioRpcError, UnaryStreamCall
+from grpc.aio import AioRpcError
 from tripartite.v1 import (
     census_service_pb2,
-    census_service_pb2_grpc,
     condition_pb2,
-    dictionary_pb2,
     health_service_pb2,
-    health_service_pb2_grpc,
-    log_service_pb2,
-    log_service_pb2_grpc,
     quote_pb2,
     ticket_pb2,
 )
 
 from broker_common.crypto.cards import VerifiedCard
-from broker_common.crypto.certificates import Role, TlsCredentials
+from broker_common.crypto.certificates import TlsCredentials
 from broker_common.crypto.commitments import SALT_BYTES, commit_criteria
-from broker_common.crypto.sampling import WHOLE_MILLIONTHS
 from broker_common.crypto.sealing import UnsealingKey
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
-from broker_common.membership.exchange import fetch_card
 from broker_common.privacy.accounting import price
-from broker_common.privacy.policy import Policy
-from broker_common.privacy.table_laplace import largest_scale_within, margin
+from broker_common.privacy.table_laplace import margin
 from broker_common.query.canonical import canonical_bytes, describe
 from broker_common.query.certainty import Certainty, certainty
 from broker_common.query.condition import Condition
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import AskedOf, Dictionary
-from broker_common.query.dictionary_document import MAX_DOCUMENT_BYTES
 from broker_common.query.messages import parse_message
 from broker_common.query.question import Question, parse_question
 from broker_common.query.quote import VerifiedQuote, verify_quote
 from broker_common.query.ticket import sign_ticket
-from broker_common.rpc.channel import Peer, open_channel
-from broker_common.rpc.signed_documents import adopted_dictionary, adoption_from_wire, policy_from_wire
 from broker_common.rpc.status import broker_error, calling
 from broker_common.values import QUERY_ID_BYTES, Clock, Randomness
 from researcher_node.answers.counted import part_of
 from researcher_node.answers.store import Answers, AskedQuestion
 from researcher_node.asking.composing import compose_question
-from researcher_node.asking.kept import KeptDictionaries, Policies, name_of
-from researcher_node.asking.other_side import OTHER, may_be_for_other, pointed
+from researcher_node.asking.contact import CALL_SECONDS, Contact, DictionaryHandler, Party
+from researcher_node.asking.kept import KeptDictionaries, Policies
+from researcher_node.asking.proposal import Precision, Proposal, Wanted, Wish
 from researcher_node.trust.cards import Trust
-from researcher_node.trust.census_log import CensusLog, verify_slot
+from researcher_node.trust.census_log import lie, verify_slot
 
-# For one call that is answered at once, and for the health node to take a question.
-_CALL_SECONDS = 15.0
-# For a dictionary of many codes to arrive.
-_FETCH_SECONDS = 120.0
 # The census node may hold a call for an answer that is not out yet.
 _COLLECT_HOLD_MS = 10_000
 # Between looks into our own store: twice as long every time, up to the longest.
@@ -89,113 +71,11 @@ _STAGES = (
     health_service_pb2.STAGE_CHARGED,
     health_service_pb2.STAGE_RELEASED,
 )
-_PLAIN_NUMBER = re.compile(r"[0-9]{0,9}\.?[0-9]{1,18}")
 
 ResultT = TypeVar("ResultT")
-PartT = TypeVar(
-    "PartT",
-    health_service_pb2.HealthServiceGetDictionaryResponse,
-    census_service_pb2.CensusServiceGetDictionaryResponse,
-)
-# Told which agency has another dictionary than when it was last asked, and its version.
-DictionaryHandler = Callable[[Role, int], None]
 StageHandler = Callable[[health_service_pb2.Stage.ValueType], None]
 # Told how many seconds pass until a busy node is asked again.
 BusyHandler = Callable[[float], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Dictionaries:
-    """What may be asked at both nodes."""
-
-    health: Dictionary
-    census: Dictionary
-    census_release: str
-
-
-@dataclass(frozen=True, slots=True)
-class Precision:
-    """A noise scale, or the largest margin of error that is wanted; neither means the usual scale."""
-
-    scale: int | None = None
-    margin: int | None = None
-
-    def choose(self, policy: Policy, cells: int) -> int:
-        """The scale to ask for where none is given, of a question with so many cells.
-
-        Raises:
-            InvalidRequestError: INVALID_VALUE, no admissible scale is as precise as wanted.
-        """
-        if self.margin is None:
-            return policy.usual_scale
-        scale = largest_scale_within(self.margin, policy.scales, cells)
-        if scale is None:
-            smallest = margin(policy.scales[0], cells)
-            raise InvalidRequestError(
-                "INVALID_VALUE",
-                name="--margin",
-                problem="is smaller than any that the policy admits",
-                remedy=f"The smallest margin is {smallest}.",
-            )
-        return scale
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the researcher typed."""
-
-    where: str
-    count: str
-    precision: Precision
-    fraction_millionths: int
-    project: str
-    # For the researcher's own store; never sent.
-    label: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """A question as it is typed at a command: the counts of one or several cells, and whether the rest is one more."""
-
-    where: str
-    counts: tuple[str, ...]
-    of_all: bool
-    precision: Precision
-    fraction_millionths: int
-    project: str
-    # For the researcher's own store; never sent.
-    label: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """A wish that both dictionaries and the policy in force make sense of. Nothing is quoted, signed or charged yet."""
-
-    wish: Wish
-    condition: Condition
-    # Who matches by the text of the criteria alone, if it tells.
-    certainty: Certainty | None
-    question: Question
-    scale: int
-    policy: Policy
-
-    @property
-    def wanted(self) -> Wanted:
-        wish = self.wish
-        precision = Precision(self.scale)
-        return Wanted(
-            wish.where, self.question.text, precision, wish.fraction_millionths, wish.project, label=wish.label
-        )
-
-    @property
-    def criteria(self) -> bytes:
-        """The message of the criteria, as it is kept with a question."""
-        return self.condition.to_wire().SerializeToString(deterministic=True)
-
-    @property
-    def price(self) -> int:
-        """The price of the answer, in units."""
-        return price(self.scale, cells=len(self.question.cells))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,14 +87,6 @@ class Quoted:
     shown: census_service_pb2.QuoteResponse
     # The part of the people that the question is about; None: everybody.
     asked_of: AskedOf | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Party:
-    """One of the two nodes, and where it listens."""
-
-    role: Role
-    address: str
 
 
 @dataclass(slots=True)
@@ -242,12 +114,8 @@ class _Pauses:
             self.on_away()
 
 
-class Session(AbstractAsyncContextManager["Session"]):
-    """Open channels to both nodes, for as long as one command runs.
-
-    Cards are exchanged with a node before the first thing that is asked of it: a new key of either side is known before it
-    is met.
-    """
+class Session(Contact):
+    """What one command asks, from a text to an answer."""
 
     def __init__(
         self,
@@ -266,147 +134,23 @@ class Session(AbstractAsyncContextManager["Session"]):
         randomness: Randomness,
         on_dictionary: DictionaryHandler = lambda _role, _version: None,
     ) -> None:
+        super().__init__(
+            health=health,
+            census=census,
+            own_card=own_card,
+            trust=trust,
+            tls=tls,
+            policies=policies,
+            dictionaries=dictionaries,
+            clock=clock,
+            on_dictionary=on_dictionary,
+        )
         self._researcher_id = researcher_id
         self._ticket_key = ticket_key
-        self._parties: dict[Role, Party] = {"health": health, "census": census}
-        self._own_card = own_card
-        self._trust = trust
-        self._tls = tls
-        self._channels: dict[Role, aio.Channel] = {}
-        self._met_parties: set[Role] = set()
-        self._read_with: dict[Role, Dictionary] = {}
         self._answers = answers
-        self._policies = policies
-        self._kept = dictionaries
-        self._on_dictionary = on_dictionary
-        self._clock = clock
         self._randomness = randomness
-        self._stack = AsyncExitStack()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def _health(self) -> health_service_pb2_grpc.HealthServiceAsyncStub:
-        return health_service_pb2_grpc.HealthServiceStub(await self._met("health"))
-
-    async def _census(self) -> census_service_pb2_grpc.CensusServiceAsyncStub:
-        return census_service_pb2_grpc.CensusServiceStub(await self._met("census"))
-
-    async def meet(self, role: Role) -> None:
-        """Exchange cards with a node, unless this session has."""
-        await self._met(role)
-
-    async def _met(self, role: Role) -> aio.Channel:
-        """The channel to a node with which cards have been exchanged."""
-        known, now_ms = self._trust.card(role), self._clock()
-        if role not in self._channels:
-            peer = Peer(role, self._parties[role].address, tuple(known.certificates(now_ms)))
-            channel = open_channel(peer, self._tls(), self._clock)
-            self._channels[role] = await self._stack.enter_async_context(channel)
-        if role not in self._met_parties:
-            newer = await fetch_card(self._channels[role], self._own_card().signed, known)
-            if newer is not None:
-                try:
-                    self._trust.put(newer)
-                except InvalidRequestError as error:
-                    # Another process of ours has heard of a newer one meanwhile.
-                    if error.code != "CARD_OUTDATED":
-                        raise
-            self._met_parties.add(role)
-        return self._channels[role]
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Close the channels to both nodes."""
-        await self._stack.aclose()
 
     # --- before a question -----------------------------------------------------------------------------------------
-
-    async def dictionaries(self) -> Dictionaries:
-        return Dictionaries(await self._health_dictionary(), *await self._census_dictionary())
-
-    async def _health_dictionary(self) -> Dictionary:
-        kept = self._kept.document("health")
-        request = health_service_pb2.HealthServiceGetDictionaryRequest(known=name_of(kept))
-        call = (await self._health()).GetDictionary(request, timeout=_FETCH_SECONDS)
-        first, document = await calling("health", _received(call))
-        return self._taken("health", first.adoption, kept, document)
-
-    async def _census_dictionary(self) -> tuple[Dictionary, str]:
-        kept = self._kept.document("census")
-        request = census_service_pb2.CensusServiceGetDictionaryRequest(known=name_of(kept))
-        call = (await self._census()).GetDictionary(request, timeout=_FETCH_SECONDS)
-        first, document = await calling("census", _received(call))
-        return self._taken("census", first.adoption, kept, document), first.census_release
-
-    def _taken(self, role: Role, word: dictionary_pb2.SignedAdoption, kept: bytes, sent: bytes) -> Dictionary:
-        """SECURITY: what its agency has not signed would have the researcher ask something else than they read."""
-        try:
-            keys = self._trust.card(role).verify_keys(Purpose.IDENTITY, self._clock())
-            dictionary = adopted_dictionary(sent or kept, adoption_from_wire(word, keys))
-        except InvalidRequestError as error:
-            raise PeerUnavailableError(
-                "PEER_MISBEHAVED", peer=role, problem="a dictionary that its agency did not sign"
-            ) from error
-        if sent:
-            self._kept.put(role, sent)
-            if kept:
-                self._on_dictionary(role, dictionary.version)
-        return dictionary
-
-    async def _read(self, role: Role, text: str, parse: Callable[[str, Dictionary], ResultT]) -> ResultT:
-        """What `parse` makes of a text with a node's dictionary: the one this session read with last, or else the present one."""
-        last = self._read_with.get(role)
-        if last is not None:
-            # A text that is wrong under the last dictionary may be right under the present one.
-            with suppress(InvalidRequestError):
-                return parse(text, last)
-        present = self._read_with[role] = await self._dictionary(role)
-        try:
-            return parse(text, present)
-        except InvalidRequestError as error:
-            if not may_be_for_other(error):
-                raise
-            try:
-                other = await self._dictionary(OTHER[role])
-            except PeerUnavailableError:
-                raise error from None
-            raise pointed(error, role, text, present, other) from None
-
-    async def _dictionary(self, role: Role) -> Dictionary:
-        if role == "health":
-            return await self._health_dictionary()
-        return (await self._census_dictionary())[0]
-
-    async def policy(self) -> Policy:
-        """The policy in force, signed by the census agency."""
-        request = census_service_pb2.GetPolicyRequest()
-        response = await calling("census", (await self._census()).GetPolicy(request, timeout=_CALL_SECONDS))
-        try:
-            policy = policy_from_wire(
-                response.policy, self._trust.card("census").verify_keys(Purpose.POLICY, self._clock())
-            )
-        except InvalidRequestError as error:
-            raise PeerUnavailableError(
-                "PEER_MISBEHAVED", peer="census", problem="a policy that its agency did not sign"
-            ) from error
-        self._policies.put(policy)
-        return policy
-
-    async def policy_named(self, policy_hash: bytes) -> Policy:
-        """The policy that a quote was given under.
-
-        Raises:
-            InvalidRequestError: POLICY_MISMATCH, there has been another one since.
-        """
-        known = self._policies.get(policy_hash.hex()) or await self.policy()
-        if known.hash != policy_hash:
-            raise InvalidRequestError("POLICY_MISMATCH")
-        return known
 
     async def question(self, counts: Sequence[str], *, of_all: bool) -> Question:
         """The question that these counts ask together, read with the census node's dictionary."""
@@ -437,7 +181,7 @@ class Session(AbstractAsyncContextManager["Session"]):
             precision.choose(await self.policy(), len(question.cells)) if precision.scale is None else precision.scale
         )
         request = census_service_pb2.QuoteRequest(question=question.to_wire(), scale=scale)
-        response = await calling("census", (await self._census()).Quote(request, timeout=_CALL_SECONDS))
+        response = await calling("census", (await self._census()).Quote(request, timeout=CALL_SECONDS))
         return Quoted(question, self._verified(response.quote, question, scale), response, asked_of)
 
     def _verified(self, signed: quote_pb2.SignedQuote, question: Question, scale: int) -> VerifiedQuote:
@@ -446,14 +190,14 @@ class Session(AbstractAsyncContextManager["Session"]):
             keys = self._trust.card("census").verify_keys(Purpose.ANSWER, self._clock())
             offer = verify_quote(signed, census_keys=keys)
         except InvalidRequestError as error:
-            raise _lie("a quote that its agency did not sign") from error
+            raise lie("a quote that its agency did not sign") from error
         body = offer.body
         asked = (self._researcher_id, question.to_wire(), scale)
         if asked != (body.researcher_id, body.question, body.scale):
-            raise _lie("a quote for something else")
+            raise lie("a quote for something else")
         cells = len(question.cells)
         if (body.charged, body.margin_95) != (price(scale, cells=cells), margin(scale, cells)):
-            raise _lie("a quote with another price or margin than its scale has")
+            raise lie("a quote with another price or margin than its scale has")
         return offer
 
     # --- a question ------------------------------------------------------------------------------------------------
@@ -636,7 +380,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         )
         accepted = False
         call = (await self._health()).Submit(request)
-        until = max(deadline, asyncio.get_running_loop().time() + _CALL_SECONDS)
+        until = max(deadline, asyncio.get_running_loop().time() + CALL_SECONDS)
         failure: BrokerError
         try:
             while True:
@@ -670,7 +414,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         """
         async with _beside(self._arrival(query)) as arriving, _beside(self._fetch(query, wait_seconds)) as fetching:
             # A node that is frozen does not keep anybody much longer than they wanted to wait.
-            patience = max(wait_seconds, _CALL_SECONDS)
+            patience = max(wait_seconds, CALL_SECONDS)
             await asyncio.wait({arriving, fetching}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
             asked = self._answers.get(query)
             if asked.state == "answered":
@@ -718,7 +462,7 @@ class Session(AbstractAsyncContextManager["Session"]):
             return asked
         hold_ms = min(_COLLECT_HOLD_MS, int(hold_seconds * 1000))
         request = census_service_pb2.CollectRequest(query_id=bytes.fromhex(query), wait_ms=hold_ms)
-        timeout = hold_ms / 1000 + _CALL_SECONDS
+        timeout = hold_ms / 1000 + CALL_SECONDS
         try:
             response = await calling("census", (await self._census()).Collect(request, timeout=timeout))
         except InvalidRequestError as error:
@@ -728,26 +472,6 @@ class Session(AbstractAsyncContextManager["Session"]):
         if not response.HasField("answer"):
             raise PeerUnavailableError("ANSWER_PENDING", query=query)
         return await asyncio.to_thread(self._answers.receive, response.answer)
-
-    # --- the census log ----------------------------------------------------------------------------------------------
-
-    def census_log(self) -> CensusLog:
-        """Whom the census log's checkpoints are to be signed by, as the cards say that are known now."""
-        return self._trust.census_log()
-
-    async def _log(self) -> log_service_pb2_grpc.LogServiceAsyncStub:
-        return log_service_pb2_grpc.LogServiceStub(await self._met("census"))
-
-    async def cosigned_checkpoint(self) -> str:
-        """The newest cosigned checkpoint of the census log, as its node says; empty when it has none. Not verified."""
-        request = log_service_pb2.GetCheckpointRequest()
-        return (await calling("census", (await self._log()).GetCheckpoint(request, timeout=_CALL_SECONDS))).checkpoint
-
-    async def consistency_proof(self, old_size: int, size: int) -> Sequence[bytes]:
-        """What is to prove that the census log of one size goes on from another. Not verified."""
-        request = log_service_pb2.GetConsistencyProofRequest(old_size=old_size, size=size)
-        response = await calling("census", (await self._log()).GetConsistencyProof(request, timeout=_CALL_SECONDS))
-        return response.proof
 
 
 @asynccontextmanager
@@ -762,26 +486,6 @@ async def _beside(work: Coroutine[Any, Any, ResultT]) -> AsyncIterator[asyncio.T
         if not task.cancelled():
             # Marks an error as seen: its caller has it.
             task.exception()
-
-
-async def _received(call: UnaryStreamCall[Any, PartT]) -> tuple[PartT, bytes]:
-    """The first message of a dictionary, and all of its document."""
-    try:
-        first: PartT | None = None
-        parts, size = list[bytes](), 0
-        async for message in call:
-            if first is None:
-                first = message
-                continue
-            parts.append(message.part)
-            size += len(message.part)
-            if size > MAX_DOCUMENT_BYTES:
-                break
-    finally:
-        call.cancel()
-    if first is None or size > MAX_DOCUMENT_BYTES:
-        raise _lie("a dictionary that is none")
-    return first, b"".join(parts)
 
 
 def _question_and_part(count: str, dictionary: Dictionary) -> tuple[Question, AskedOf | None]:
@@ -807,10 +511,6 @@ def _judged(where: str, dictionary: Dictionary) -> tuple[Condition, Certainty | 
     return condition, certainty(condition, dictionary)
 
 
-def _lie(problem: str) -> PeerUnavailableError:
-    return PeerUnavailableError("PEER_MISBEHAVED", peer="census", problem=problem)
-
-
 def _busy_seconds(error: BrokerError) -> float:
     """How long to leave a busy node alone: what it says, within reason."""
     shortest, longest = _BUSY_SECONDS
@@ -822,20 +522,3 @@ def _is_final(collecting: asyncio.Task[AskedQuestion]) -> bool:
     """Whether there is an answer, or will never be one, whatever else happens to the question."""
     error = collecting.exception()
     return error is None or (isinstance(error, BrokerError) and error.code == "ANSWER_EXPIRED")
-
-
-def parse_fraction(text: str) -> int:
-    """A sampling fraction as millionths.
-
-    Raises:
-        InvalidRequestError: INVALID_VALUE.
-    """
-    millionths = Fraction(text) * WHOLE_MILLIONTHS if _PLAIN_NUMBER.fullmatch(text) else Fraction(0)
-    if not 1 <= millionths <= WHOLE_MILLIONTHS or millionths.denominator != 1:
-        raise InvalidRequestError(
-            "INVALID_VALUE",
-            name="--fraction",
-            problem="is not a number between 0.000001 and 1 with at most six decimals",
-            remedy="Use 1 for everyone who matches, or for example 0.25.",
-        )
-    return int(millionths)

@@ -30,7 +30,8 @@ from broker_common.query.certainty import Certainty
 from researcher_node import texts
 from researcher_node.answers.own_use import OwnUse, percent, use_with
 from researcher_node.answers.store import Answers, AskedQuestion, Charge
-from researcher_node.asking.session import Proposal, Session, Wish
+from researcher_node.asking.proposal import Proposal, Wish
+from researcher_node.asking.session import Session
 
 # An answer that takes more than this share of a budget leaves room for three others at most.
 _DEAR = Fraction(1, 4)

@@ -27,8 +27,9 @@ from researcher_node.answers.listing import answer_json, question_json
 from researcher_node.answers.own_use import own_uses
 from researcher_node.answers.selection import Selection, parse_since, parse_until
 from researcher_node.answers.store import Answers, AskedQuestion
+from researcher_node.asking.proposal import Precision, Proposal, Wanted, Wish, parse_fraction
 from researcher_node.asking.quoting import quote_json, warnings_json
-from researcher_node.asking.session import Precision, Proposal, Session, Wanted, Wish, parse_fraction
+from researcher_node.asking.session import Session
 from researcher_node.asking.warnings import Considered, Warned, consider
 from researcher_node.assembly import ResearcherHome
 from researcher_node.client.background import Background

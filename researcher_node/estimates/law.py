@@ -58,11 +58,11 @@ class PairLaw:
     @property
     def variances(self) -> tuple[float, float, float]:
         """Of s, of r, and their covariance."""
-        unit = self.stretch**2
+        square = self.stretch**2
         return (
-            unit * float(self.mass @ self.s**2),
-            unit * float(self.mass @ self.r**2),
-            unit * float(self.mass @ (self.s * self.r)),
+            square * float(self.mass @ self.s**2),
+            square * float(self.mass @ self.r**2),
+            square * float(self.mass @ (self.s * self.r)),
         )
 
 

@@ -107,8 +107,8 @@ def people_needed(a: Planned, b: Planned, wanted_power: float = 0.8) -> int | No
     while most - least > most // 10**_SIGNIFICANT_DIGITS + 1:
         middle = (least + most) // 2
         least, most = (least, middle) if is_seen(middle) else (middle, most)
-    unit = int(10 ** max(0, len(str(most)) - _SIGNIFICANT_DIGITS))
-    return -(-most // unit) * unit
+    step = int(10 ** max(0, len(str(most)) - _SIGNIFICANT_DIGITS))
+    return -(-most // step) * step
 
 
 def _width(interval: Interval) -> float | None:

@@ -15,7 +15,8 @@ from broker_common.errors import BrokerError, InvalidRequestError, RefusedError
 from broker_common.language import phrase, said
 from broker_common.privacy.policy import Policy
 from broker_common.storage.clock import system_clock
-from researcher_node.asking.session import Precision, Session
+from researcher_node.asking.proposal import Precision
+from researcher_node.asking.session import Session
 from researcher_node.assembly import ResearcherHome
 from researcher_node.study import texts
 from researcher_node.study.design import Study, design

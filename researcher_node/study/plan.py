@@ -255,5 +255,5 @@ def _needed(here: Planned, there: Planned, people: int) -> int | None:
     while high / low > 1 + _TOLERANCE:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if is_seen(middle) else (middle, high)
-    unit = int(10 ** max(0, len(str(math.ceil(people * high))) - 2))
-    return math.ceil(people * high / unit) * unit
+    step = int(10 ** max(0, len(str(math.ceil(people * high))) - 2))
+    return math.ceil(people * high / step) * step

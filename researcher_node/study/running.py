@@ -19,7 +19,8 @@ from broker_common.privacy.policy import Policy
 from broker_common.query.canonical import describe
 from broker_common.values import QUERY_ID_BYTES, Randomness
 from researcher_node.answers.store import Answers, AskedQuestion
-from researcher_node.asking.session import BusyHandler, Precision, Session, Wanted
+from researcher_node.asking.proposal import Precision, Wanted
+from researcher_node.asking.session import BusyHandler, Session
 from researcher_node.study.design import Ask, Study
 from researcher_node.study.record import Attempt, Record, Round
 

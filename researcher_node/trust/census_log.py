@@ -46,13 +46,11 @@ class CensusLog:
             checkpoint = self.signers.verify_checkpoint(note)
         except InvalidRequestError as error:
             is_none = error.code == "MALFORMED_MESSAGE"
-            raise _lie(
-                "a checkpoint that is none" if is_none else "a checkpoint that its log has not signed"
-            ) from error
+            raise lie("a checkpoint that is none" if is_none else "a checkpoint that its log has not signed") from error
         try:
             self.witness.verify(note)
         except InvalidRequestError as error:
-            raise _lie("a checkpoint that the health agency has not cosigned") from error
+            raise lie("a checkpoint that the health agency has not cosigned") from error
         return checkpoint
 
 
@@ -70,32 +68,33 @@ def verify_slot(slot: ticket_pb2.NoiseSlot, shown: census_service_pb2.QuoteRespo
     entry = _proved_entry(shown, checkpoint)  # 3, 4
     event = entry.event
     if not isinstance(event, Slots):  # 5
-        raise _lie("a noise slot whose entry in the log commits to no slots")
+        raise lie("a noise slot whose entry in the log commits to no slots")
     if not event.first <= slot.number < event.first + len(event.commitments):  # 6
-        raise _lie("a noise slot that its entry in the log does not commit to")
+        raise lie("a noise slot that its entry in the log does not commit to")
     if slot.number < event.void_below:  # 7
-        raise _lie("a noise slot that is void from the start")
+        raise lie("a noise slot that is void from the start")
     if bytes.fromhex(event.commitments[slot.number - event.first]) != slot.commitment:  # 8
-        raise _lie("a noise slot with another commitment than the log has")
+        raise lie("a noise slot with another commitment than the log has")
 
 
 def _proved_entry(shown: census_service_pb2.QuoteResponse, checkpoint: Checkpoint) -> Entry:
     try:
         root = root_from_inclusion(shown.slot_entry, shown.slot_index, checkpoint.size, shown.slot_proof)
     except ValueError as error:
-        raise _lie(f"a noise slot that is not in its log: {error}") from error
+        raise lie(f"a noise slot that is not in its log: {error}") from error
     if root != checkpoint.root:
-        raise _lie("a noise slot that is not in its log: the proof leads to another root")
+        raise lie("a noise slot that is not in its log: the proof leads to another root")
     try:
         entry = parse_entry(shown.slot_entry)
     except ValueError as error:
-        raise _lie("a noise slot whose entry in the log is none") from error
+        raise lie("a noise slot whose entry in the log is none") from error
     if entry.sequence != shown.slot_index:
-        raise _lie("a noise slot whose entry stands at another place than it says")
+        raise lie("a noise slot whose entry stands at another place than it says")
     return entry
 
 
-def _lie(problem: str) -> PeerUnavailableError:
+def lie(problem: str) -> PeerUnavailableError:
+    """What the census node showed does not hold."""
     return PeerUnavailableError("PEER_MISBEHAVED", peer="census", problem=problem)
 
 

@@ -22,7 +22,8 @@ from benchmarks.machine import usage_of
 from benchmarks.results import milliseconds
 from fakes.deployment import Deployment, node_pids
 
-from researcher_node.asking.session import Precision, Quoted, Session, Wanted
+from researcher_node.asking.proposal import Precision, Wanted
+from researcher_node.asking.session import Quoted, Session
 from researcher_node.assembly import ResearcherHome
 
 COUNT = "mother_tongue = 'French'"

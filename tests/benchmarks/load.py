@@ -42,7 +42,8 @@ from broker_common.tlog.membership import peer_name
 from census_node.assembly import CensusHome
 from deploy.local import PROJECT
 from health_node.assembly import HealthHome
-from researcher_node.asking.session import Precision, Session, StageHandler, Wanted
+from researcher_node.asking.proposal import Precision, Wanted
+from researcher_node.asking.session import Session, StageHandler
 from researcher_node.assembly import ResearcherHome
 from researcher_node.config import AgencyPeer, ResearcherConfig
 

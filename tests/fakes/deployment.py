@@ -34,7 +34,8 @@ from census_node.assembly import CensusHome
 from census_node.operator.operating import Confirmation
 from census_node.operator.proposals import draft, make_proposal
 from researcher_node.answers.store import AskedQuestion
-from researcher_node.asking.session import Precision, Session, Wanted
+from researcher_node.asking.proposal import Precision, Wanted
+from researcher_node.asking.session import Session
 from researcher_node.assembly import ResearcherHome
 
 ROLES = ("census", "health", "researcher")

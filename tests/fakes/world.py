@@ -79,24 +79,19 @@ from broker_common.tlog.note import NoteSigner, NoteVerifier
 from broker_common.tlog.replay import LogState, replay
 from broker_common.values import QUERY_ID_BYTES, Clock, Randomness
 from census_node.ledger.book import LedgerBook
-from census_node.ledger.passes import Passes
-from census_node.ledger.samples import SampleFolder
-from census_node.ledger.snapshots import SnapshotFolder
 from census_node.ledger.steps import LedgerSteps
 from census_node.ledger.subjects import Carry, Known
-from census_node.node import CensusNode, Keys
+from census_node.node import CensusNode, Folders, Keys
 from census_node.query.admission import Arrived, SampleAttempt
 from census_node.query.budget import quotable_answers
 from census_node.query.flow import Charge
 from census_node.registry import Registry
 from census_node.registry import registry as census_loads
-from census_node.registry.registry import OpenRegistries
 from census_node.registry.relinking import relink_registry
 from census_node.registry.rosters import KeptRoster, RosterBook, RosterFolder
 from census_node.release.outbox import Outbox
 from census_node.release.oversight import Oversight
 from census_node.release.publication import Publication, verify_witnessed
-from census_node.release.slot_secrets import SlotSecrets
 from census_node.release.slots import SlotBatch
 from health_node.config import LimitConfig
 from health_node.node import HealthNode, SamplingKeys
@@ -406,14 +401,7 @@ class World:
 
     def book(self, journal: Journal[CensusState]) -> LedgerBook:
         """The ledger, as a process that opens the journal works with it."""
-        return LedgerBook(
-            journal,
-            samples=SampleFolder(self.census_folder / "samples"),
-            snapshots=SnapshotFolder(self.census_folder / "ledgers"),
-            people=OpenRegistries(journal, LoadFolder(self.census_folder / "registries", ".npz")).people,
-            passes=Passes(),
-            randomness=self._draw,
-        )
+        return Folders.of(self.census_folder).ledger(journal, self._draw)
 
     def _write_keys(self, folder: Path) -> None:
         (folder / "keys").mkdir()
@@ -573,12 +561,8 @@ class World:
                 researchers=known.researchers,
                 witnesses=witnesses,
             ),
-            loads=LoadFolder(self.census_folder / "registries", ".npz"),
+            folders=Folders.of(self.census_folder),
             dictionaries=Dictionaries(self.census_folder),
-            samples=SampleFolder(self.census_folder / "samples"),
-            snapshots=SnapshotFolder(self.census_folder / "ledgers"),
-            slot_secrets=SlotSecrets(self.census_folder / "slots"),
-            rosters=RosterFolder(self.census_folder / "rosters"),
             publication=publication,
             oversight=self.oversight,
             clock=self.census_clock,

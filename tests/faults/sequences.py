@@ -47,7 +47,8 @@ from census_node.operator.operating import Confirmation
 from census_node.operator.proposals import draft, make_proposal
 from deploy.local import PROJECT, RELEASE
 from researcher_node.answers.store import AskedQuestion
-from researcher_node.asking.session import Precision, Session, Wanted
+from researcher_node.asking.proposal import Precision, Wanted
+from researcher_node.asking.session import Session
 
 ResultT = TypeVar("ResultT")
 _DAY = 86_400
@@ -867,7 +868,7 @@ class _Run:
         """Every subject was charged what the answers that could count them cost."""
         home = self.simulation.home("census")
         with home.journal() as journal:
-            book = home._book(journal)
+            book = home.ledger(journal)
             book.open()
             charges = book.charges()
             charged = Counter() if charges is None else Counter(dict(enumerate(charges.subjects.tolist())))

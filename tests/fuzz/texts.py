@@ -69,7 +69,7 @@ from health_node.people.store import PeopleStore
 from health_node.people.tables import Declared, declared_of
 from health_node.query.marks import price, verify_affordable
 from researcher_node.answers.selection import parse_since, parse_until
-from researcher_node.asking.session import parse_fraction
+from researcher_node.asking.proposal import parse_fraction
 from researcher_node.config import ResearcherConfig
 from researcher_node.study.design import Study, design
 from researcher_node.study.file import parse_study_file

@@ -20,7 +20,8 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
         "census_node.release.delivery._VISIT_SECONDS",
         "health_node.census_link._POLICY_TIMEOUT_SECONDS",
         "health_node.witness._CALL_SECONDS",
-        "researcher_node.asking.session._CALL_SECONDS",
+        "researcher_node.asking.contact.CALL_SECONDS",
+        "researcher_node.asking.session.CALL_SECONDS",
     ):
         monkeypatch.setattr(limit, NEVER_SECONDS)
 

@@ -47,8 +47,9 @@ from health_node.census_link import CensusLink
 from health_node.config import LimitConfig as HealthLimits
 from health_node.service import HealthService
 from researcher_node.answers.store import Answers
+from researcher_node.asking.contact import Party
 from researcher_node.asking.kept import KeptDictionaries, Policies
-from researcher_node.asking.session import Party, Session
+from researcher_node.asking.session import Session
 from researcher_node.assembly import InboxService
 from researcher_node.trust.cards import Trust
 
@@ -174,7 +175,7 @@ class Loopback:
             "researcher", OWNER, lambda server: inbox_service_pb2_grpc.add_InboxServiceServicer_to_server(inbox, server)
         )
         self._stack.push_async_callback(census.drain)
-        self._stack.push_async_callback(health.drain)
+        self._stack.push_async_callback(health.flow.drain)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -32,8 +32,10 @@ from census_node.release import delivery
 from census_node.release.delivery import Courier
 from health_node.service import HealthService
 from researcher_node.answers.store import Answers
+from researcher_node.asking import contact
 from researcher_node.asking import session as asking_module
-from researcher_node.asking.session import Precision, Session, Wanted
+from researcher_node.asking.proposal import Precision, Wanted
+from researcher_node.asking.session import Session
 from researcher_node.assembly import InboxService
 
 WANTED = Wanted("age >= 0", "all", Precision(scale=30), 1_000_000, "official-languages")
@@ -182,7 +184,7 @@ async def test_answer_comes_although_the_health_node_falls_silent_after_it_took_
         asyncio.timeout(PATIENCE_SECONDS),
     ):
         answered = await asking.ask(await asking.prepare(WANTED), wait_seconds=NEVER_SECONDS, on_stage=stages.append)
-        await health.drain()
+        await health.flow.drain()
     assert answered.state == "answered"
     # All four are true of an answer that is here, and each is said once.
     assert stages == [1, 2, 3, 4]
@@ -347,8 +349,9 @@ def test_frozen_census_node_does_not_make_anybody_wait_longer_than_they_wanted(
         raise AssertionError("nothing wakes it")
         yield
 
-    monkeypatch.setattr(asking_module, "_CALL_SECONDS", call_seconds)
-    monkeypatch.setattr(asking_module, "open_channel", frozen)
+    for module in (contact, asking_module):
+        monkeypatch.setattr(module, "CALL_SECONDS", call_seconds)
+    monkeypatch.setattr(contact, "open_channel", frozen)
     nodes, loop = Loopback(world), VirtualLoop(random.Random(0))
     query = world.remember(nodes.answers, world.order())
     census, health = Peer("census", "", ()), Peer("health", "", ())

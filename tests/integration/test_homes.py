@@ -52,8 +52,9 @@ from deploy.local import Plan, lay_out
 from health_node import assembly as health_opening
 from health_node import census_link
 from health_node.assembly import HealthHome
-from health_node.service import HealthService
-from researcher_node.asking.session import Precision, Session, Wanted
+from health_node.flow import Flow
+from researcher_node.asking.proposal import Precision, Wanted
+from researcher_node.asking.session import Session
 from researcher_node.assembly import ResearcherHome
 
 Serve = Callable[[Callable[[str], None]], Awaitable[None]]
@@ -413,11 +414,11 @@ async def test_health_node_hears_of_a_new_card_before_it_seals_anything(
         if not hears:
             raise PeerUnavailableError("PEER_UNAVAILABLE", peer="census")
 
-    async def recover(_: HealthService) -> None:
+    async def recover(_: Flow) -> None:
         steps.append("questions")
 
     monkeypatch.setattr(census_link, "fetch_card", fetch)
-    monkeypatch.setattr(HealthService, "recover", recover)
+    monkeypatch.setattr(Flow, "recover", recover)
     async with serving(HealthHome(deployment / "health").serve):
         await until(lambda: "questions" in steps)
     assert steps[:2] == ["cards", "questions"]

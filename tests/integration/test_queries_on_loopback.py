@@ -45,9 +45,10 @@ from broker_common.rpc.status import broker_error, calling, trailing_metadata
 from broker_common.tlog.entries import Delivered
 from census_node.release.delivery import Courier
 from census_node.service import CensusService
-from health_node import service as health_service
+from health_node import flow as health_flow
 from health_node.config import LimitConfig as HealthLimits
-from researcher_node.asking.session import Precision, Session, Wanted
+from researcher_node.asking.proposal import Precision, Wanted
+from researcher_node.asking.session import Session
 
 
 def session(nodes: Loopback) -> Session:
@@ -329,7 +330,7 @@ async def test_census_node_that_goes_away_in_the_middle_of_a_sample_is_tried_aga
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: int
 ) -> None:
     """However many parts were still to be said: gRPC puts an error of its own into the place of a peer's word then."""
-    monkeypatch.setattr(health_service, "_FIRST_BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(health_flow, "_FIRST_BACKOFF_SECONDS", 0.0)
     with made(tmp_path, places=places) as world:
         nodes = Loopback(world)
         nodes.census_type = FlakyCensus

@@ -18,7 +18,8 @@ from broker_common.rpc.channel import Peer
 from health_node.service import HealthService
 from researcher_node import cli
 from researcher_node.answers.store import AskedQuestion
-from researcher_node.asking.session import Precision, Session, Wanted
+from researcher_node.asking.proposal import Precision, Wanted
+from researcher_node.asking.session import Session
 from researcher_node.cli import _ask_again, _collect
 
 WAIT = 15.0
@@ -58,7 +59,7 @@ async def dying(nodes: Loopback) -> AsyncIterator[tuple[DyingHealth, Peer]]:
 
     async with serving("health", nodes.tls[HEALTH], nodes.registered, add_services) as peer:
         yield service, peer
-        await service.drain()
+        await service.flow.drain()
 
 
 class Home:

@@ -31,7 +31,8 @@ from tripartite.v1 import answer_pb2, health_service_pb2, log_service_pb2
 
 from broker_common.errors import BrokerError
 from census_node.ledger.samples import SampleFolder
-from researcher_node.asking.session import Precision, Session, Wanted
+from researcher_node.asking.proposal import Precision, Wanted
+from researcher_node.asking.session import Session
 
 TICK_MS = 250
 DELAY_MS = 250

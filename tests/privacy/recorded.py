@@ -45,7 +45,8 @@ from census_node.operator.dashboard import CensusDashboard
 from census_node.release.slot_secrets import SLOT_SECRET_BYTES
 from health_node.assembly import HealthHome
 from health_node.operator.dashboard import HealthDashboard
-from researcher_node.asking.session import Precision, Session, Wanted
+from researcher_node.asking.proposal import Precision, Wanted
+from researcher_node.asking.session import Session
 
 _PROCESS = Path(__file__).parents[1] / "process"
 CRASHING_NODE = _PROCESS / "crashing_node.py"

@@ -22,7 +22,8 @@ from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.errors import BrokerError
 from researcher_node.answers.store import AskedQuestion
-from researcher_node.asking.session import Precision, Session, Wanted
+from researcher_node.asking.proposal import Precision, Wanted
+from researcher_node.asking.session import Session
 
 QUESTIONS = [("age >= 65", FRENCH)] * 4
 WAIT_SECONDS = 0.5

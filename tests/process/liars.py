@@ -35,7 +35,8 @@ from health_node.assembly import HealthHome
 from health_node.query.forwarding import make_manifest, seal_attempt, sign_manifest
 from health_node.roster.book import RosterBook, SentRoster
 from researcher_node.answers.store import AskedQuestion
-from researcher_node.asking.session import Precision, Session, Wanted
+from researcher_node.asking.proposal import Precision, Wanted
+from researcher_node.asking.session import Session
 from researcher_node.assembly import ResearcherHome
 
 _PROJECT = "official-languages"

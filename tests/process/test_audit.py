@@ -14,7 +14,8 @@ from fakes.homes import address_of
 
 from broker_common.tlog.tiles import encode_entry_bundle, parse_entry_bundle
 from researcher_node.answers.store import AskedQuestion
-from researcher_node.asking.session import Precision, Session, Wanted
+from researcher_node.asking.proposal import Precision, Wanted
+from researcher_node.asking.session import Session
 
 pytestmark = pytest.mark.process
 

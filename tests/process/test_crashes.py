@@ -20,7 +20,8 @@ from fakes.patience import PATIENCE_SECONDS, linger_here
 from broker_common.errors import BrokerError
 from census_node.release.slot_secrets import SLOT_SECRET_BYTES
 from researcher_node.answers.store import AskedQuestion
-from researcher_node.asking.session import Precision, Session, Wanted
+from researcher_node.asking.proposal import Precision, Wanted
+from researcher_node.asking.session import Session
 
 pytestmark = pytest.mark.process
 

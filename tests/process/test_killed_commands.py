@@ -12,7 +12,8 @@ from fakes.deployment import FRENCH, Deployment, make, run_here, run_words, wait
 from fakes.patience import PATIENCE_SECONDS
 
 from researcher_node.answers.store import AskedQuestion
-from researcher_node.asking.session import Precision, Session, Wanted
+from researcher_node.asking.proposal import Precision, Wanted
+from researcher_node.asking.session import Session
 
 pytestmark = pytest.mark.process
 

@@ -14,7 +14,8 @@ from fakes.dictionaries import CENSUS_DICTIONARY
 from broker_common.privacy.table_laplace import margin
 from broker_common.query.question import REST, read_question
 from researcher_node.answers.store import AskedQuestion
-from researcher_node.asking.session import Precision, Session, Wanted
+from researcher_node.asking.proposal import Precision, Wanted
+from researcher_node.asking.session import Session
 
 pytestmark = pytest.mark.process
 

@@ -17,7 +17,8 @@ from fakes.patience import PATIENCE_SECONDS
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError, InvalidRequestError
 from researcher_node.answers.store import AskedQuestion
-from researcher_node.asking.session import Precision, Session, Wanted
+from researcher_node.asking.proposal import Precision, Wanted
+from researcher_node.asking.session import Session
 
 pytestmark = pytest.mark.process
 

@@ -16,7 +16,8 @@ from fakes.patience import PATIENCE_SECONDS, linger_here
 from broker_common.errors import BrokerError
 from census_node.release.slots import BATCH
 from researcher_node.answers.store import AskedQuestion
-from researcher_node.asking.session import Precision, Quoted, Session
+from researcher_node.asking.proposal import Precision
+from researcher_node.asking.session import Quoted, Session
 
 pytestmark = pytest.mark.process
 

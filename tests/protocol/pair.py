@@ -146,21 +146,21 @@ class Pair:
         self.node = self.world.crash_health()
         self.health_stop = StopSignal()
         self.health = self._health_service()
-        await self.health.recover()
+        await self.health.flow.recover()
 
     async def settle(self) -> None:
         """Let everything that is under way come to its end."""
         async with asyncio.timeout(PATIENCE_SECONDS):
-            await self.health.drain()
+            await self.health.flow.drain()
             await self.census.drain()
 
     def verify_nothing_held(self) -> None:
         """No price, no place and no walk is held for anybody, at either node; no sample lies about."""
         assert not self.world.census._reservations._held
         assert not self.census._streams._held
-        assert self.health._line._places == self.max_queries
-        assert not self.health._line._without_place
-        assert not self.health._walks
+        assert self.health.flow.queue._places == self.max_queries
+        assert not self.health.flow.queue._without_place
+        assert not self.health.flow.walks
         assert not list((self.world.census_folder / "samples").glob("*"))
 
     def verify(self, order: Order, *, answered: bool) -> None:

@@ -167,7 +167,7 @@ async def test_question_goes_on_when_its_researcher_is_gone(parties: Parties) ->
     watching.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await watching
-    await service.drain()
+    await service.flow.drain()
     await parties.census.drain()
     assert parties.world.open(order, parties.world.sealed(order)).scale == 30
 
@@ -535,7 +535,7 @@ async def test_refusal_reaches_the_researcher_and_closes_the_ticket(parties: Par
     assert (await failure(service, order)).code == "SLOT_UNUSABLE"
     assert link.attempts == 1
     service = parties.health(link, node=world.crash_health())
-    await service.recover()
+    await service.flow.recover()
     assert (await failure(service, order)).code == "SLOT_UNUSABLE"
     assert link.attempts == 1
     assert await submit(service, world.order()) == STAGES
@@ -839,7 +839,7 @@ async def test_start_goes_on_with_what_was_accepted(parties: Parties) -> None:
     world, order = parties.world, parties.world.order()
     assert (await failure(parties.health(parties.lying(gone)), order)).code == "PEER_UNAVAILABLE"
     service = parties.health(node=world.crash_health())
-    await service.recover()
+    await service.flow.recover()
     assert await submit(service, order) == STAGES
     assert len(world.charges()) == 1
     assert not world.verify_health_log().open_tickets
@@ -880,7 +880,7 @@ async def test_start_takes_up_no_more_at_once_than_there_are_places(parties: Par
     crowd = Crowd(parties)
     limits = LimitConfig(max_queries=2, max_waiting_each=6)
     service = parties.health(crowd.link, limits, world.crash_health())
-    await service.recover()
+    await service.flow.recover()
     async with asyncio.timeout(PATIENCE_SECONDS):
         await until(lambda: crowd.link.attempts >= 2)
         new = world.order()
@@ -889,7 +889,7 @@ async def test_start_takes_up_no_more_at_once_than_there_are_places(parties: Par
         assert (await failure(service, world.order())).code == "BUSY"
         crowd.go_on.set()
         assert await watching == STAGES
-        await service.drain()
+        await service.flow.drain()
     assert crowd.most == 2
     assert not world.verify_health_log().open_tickets
     # Two places: it may have been in hand together with the last of the others.
@@ -904,8 +904,8 @@ async def test_start_with_the_census_node_away_gives_every_question_its_turn(par
     link = parties.lying(gone)
     service = parties.health(link, LimitConfig(max_queries=1, forward_deadline_ms=0), world.crash_health())
     async with asyncio.timeout(PATIENCE_SECONDS):
-        await service.recover()
-        await service.drain()
+        await service.flow.recover()
+        await service.flow.drain()
     assert link.attempts == len(orders)
     assert len(world.verify_health_log().open_tickets) == len(orders)
     link.scripts.append(link.honestly)
@@ -921,8 +921,8 @@ async def test_question_that_ended_before_its_turn_is_not_forwarded_again(partie
     service = parties.health(limits=LimitConfig(max_queries=1), node=node)
     assert await submit(service, orders[0]) == STAGES
     node.unfinished = lambda: stale  # type: ignore[method-assign]  # as if it had been read before
-    await service.recover()
-    await service.drain()
+    await service.flow.recover()
+    await service.flow.drain()
     assert parties.stop.error is None
     state = world.verify_health_log()
     assert not state.open_tickets
@@ -988,7 +988,7 @@ async def test_full_line_answers_before_any_work_is_done(parties: Parties, monke
     held = Held(parties)
     service = parties.health(held.link, LimitConfig(max_queries=1, max_waiting_each=1))
     await first_stage(service, first)
-    await until(lambda: service._line.waiting == 0)
+    await until(lambda: service.flow.queue.waiting == 0)
     await first_stage(service, second)
 
     def not_now(*_: object) -> NoReturn:
@@ -999,7 +999,7 @@ async def test_full_line_answers_before_any_work_is_done(parties: Parties, monke
         assert (await failure(service, third)).code == "BUSY"
     for _ in range(3):
         held.let_through.release()
-    await service.drain()
+    await service.flow.drain()
 
 
 async def test_stop_ends_what_waits_and_the_next_start_answers_it(parties: Parties) -> None:
@@ -1017,11 +1017,11 @@ async def test_stop_ends_what_waits_and_the_next_start_answers_it(parties: Parti
     assert [error.code for error in heard if isinstance(error, BrokerError)] == ["PEER_UNAVAILABLE"] * 3
     assert (await failure(service, world.order())).code == "PEER_UNAVAILABLE"
     held.let_through.release()
-    await service.drain()
+    await service.flow.drain()
     assert await watching[0] == STAGES
     parties.stop = StopSignal()
     again = parties.health(node=world.crash_health())
-    await again.recover()
+    await again.flow.recover()
     assert [await submit(again, order) for order in orders] == [STAGES] * 4
     assert sorted(charge.ticket for charge in world.charges()) == sorted(order.hash.hex() for order in orders)
 
@@ -1048,7 +1048,7 @@ async def test_cohorts_are_drawn_one_at_a_time(parties: Parties, monkeypatch: py
         under_way.add(accepted.ticket.hash.hex())
         most.append(len(under_way))
         # The first one goes on when the second one waits for it, or does not wait for it.
-        while len(most) == 1 and not service._drawing._waiters:
+        while len(most) == 1 and not service.flow._drawing._waiters:
             time.sleep(0.001)
         try:
             return drawn(node, accepted)

@@ -26,7 +26,7 @@ from structlog.testing import capture_logs
 from tripartite.v1 import health_service_pb2
 
 import census_node.query.answering
-import health_node.service
+import health_node.flow
 from broker_common.crypto.certificates import Identity
 from broker_common.privacy.policy import Policy
 from broker_common.rpc.callers import set_caller
@@ -94,7 +94,7 @@ def taking_time(loop: TimedLoop, world: World, node: HealthNode) -> Iterator[Non
 
         slow(HealthNode, "sample", "sample", node.journal)
         # At the census node a sample is committed to before its place in line, which is the same work for every sample.
-        slow(health_node.service, "make_manifest", "commit", node.journal)
+        slow(health_node.flow, "make_manifest", "commit", node.journal)
         for owner, name, cost in (
             (LedgerBook, "decide", "decide"),
             (SampleFolder, "write", "keep"),

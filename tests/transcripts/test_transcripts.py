@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 from fakes.deployment import FRENCH, Deployment, make, run_here
 
-from researcher_node.asking.session import Precision, Wanted
+from researcher_node.asking.proposal import Precision, Wanted
 
 pytestmark = pytest.mark.process
 

@@ -423,12 +423,12 @@ class SmallHealth:
         await self.close()
         self.journal = self._journal()
         self._start()
-        await self.service.recover()
+        await self.service.flow.recover()
 
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
-        await self.service.drain()
+        await self.service.flow.drain()
         self.journal.close()
 
     def load(self, people: int = PEOPLE, *, relinked: bool = False) -> str:

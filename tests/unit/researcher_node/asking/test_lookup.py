@@ -11,8 +11,8 @@ from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
 from broker_common.query.dictionary_pages import excerpt, excerpt_json
 from broker_common.query.question import parse_question
 from broker_common.query.remedies import example
+from researcher_node.asking.contact import Dictionaries
 from researcher_node.asking.lookup import looked_up
-from researcher_node.asking.session import Dictionaries
 
 FOUND = Dictionaries(HEALTH_DICTIONARY, LANGUAGES, "2011")
 

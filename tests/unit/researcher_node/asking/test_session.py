@@ -23,8 +23,10 @@ from broker_common.query.dictionary import Dictionary
 from broker_common.query.question import parse_question
 from broker_common.query.quote import sign_quote
 from broker_common.storage.clock import system_clock
-from researcher_node.asking import session as asking
-from researcher_node.asking.session import Party, Precision, Quoted, Session
+from researcher_node.asking import contact
+from researcher_node.asking.contact import Party
+from researcher_node.asking.proposal import Precision
+from researcher_node.asking.session import Quoted, Session
 from researcher_node.trust.cards import Trust
 
 UNUSED: Any = None
@@ -175,7 +177,7 @@ async def test_card_that_somebody_else_has_heard_of_first_is_no_failure(
         session.known.put(newer, replace=True)
         return heard
 
-    monkeypatch.setattr(asking, "fetch_card", fetch)
+    monkeypatch.setattr(contact, "fetch_card", fetch)
     async with session:
         if other == CENSUS:
             await session.meet("census")

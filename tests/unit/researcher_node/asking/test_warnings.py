@@ -15,7 +15,7 @@ from broker_common.query.certainty import certainty
 from broker_common.query.criteria import parse_condition
 from broker_common.query.question import parse_question
 from researcher_node.answers.store import AskedQuestion, Charge
-from researcher_node.asking.session import Precision, Proposal, Wish
+from researcher_node.asking.proposal import Precision, Proposal, Wish
 from researcher_node.asking.warnings import warnings_of
 
 PER_PERSON = make_policy(accounting="per_person")

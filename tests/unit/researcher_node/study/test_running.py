@@ -17,7 +17,7 @@ from fakes.world import FRENCH, make_policy
 from broker_common.errors import REASONS, BrokerError, InvalidRequestError, PeerUnavailableError
 from broker_common.values import NoisyCounts
 from researcher_node.answers.store import AskedQuestion
-from researcher_node.asking.session import Wanted
+from researcher_node.asking.proposal import Wanted
 from researcher_node.study.design import Study, design
 from researcher_node.study.file import parse_study_file
 from researcher_node.study.record import Record, Round

@@ -25,8 +25,10 @@ from broker_common.query.question import parse_question
 from broker_common.query.quote import verify_quote
 from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.note import NoteSigner
+from researcher_node.asking.contact import Party
 from researcher_node.asking.kept import KeptDictionaries, Policies
-from researcher_node.asking.session import Party, Precision, Quoted, Session, Wanted
+from researcher_node.asking.proposal import Precision, Wanted
+from researcher_node.asking.session import Quoted, Session
 from researcher_node.trust.cards import Trust
 from researcher_node.trust.census_log import verify_slot
 

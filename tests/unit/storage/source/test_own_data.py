@@ -10,7 +10,7 @@ import pytest
 from fakes.parquet import write_parquet
 from unit.storage.own_data import DICTIONARY, PEOPLE, PUBLISHED, STAYS, own_home, plan_of, rows_of
 
-from broker_common.commands.load import load_text, values_json
+from broker_common.commands.agency import load_text, values_json
 from broker_common.crypto.id_forms import parse_ids
 from broker_common.errors import InvalidRequestError
 from broker_common.storage.load_figures import watching

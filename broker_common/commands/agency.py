@@ -1,4 +1,4 @@
-"""What `health load` and `census load` have in common: what is said of a load, and how."""
+"""What `load`, `relink` and `serve` of `health` and `census` have in common, and how they tell of a load."""
 
 from __future__ import annotations
 
@@ -8,10 +8,25 @@ from typing import Any, Protocol
 
 import click
 
+from broker_common.agency.home import AgencyHome
+from broker_common.agency.linkage import RelinkReport
+from broker_common.cli import emit, ready_line
 from broker_common.commands import texts
+from broker_common.heap import share_one_heap
 from broker_common.language import said
+from broker_common.logs import LogFormat
 from broker_common.query.dictionary import listed
-from broker_common.storage.load_figures import Change, Changes, CodeChange, LoadFigures, changes_between
+from broker_common.rpc.handshake_log import noting_refused_connections
+from broker_common.rpc.server import run_node
+from broker_common.storage.load_figures import (
+    Change,
+    Changes,
+    CodeChange,
+    LoadFigures,
+    Watch,
+    changes_between,
+    keep_figures,
+)
 from broker_common.storage.source.rows import RejectedRows, ValueRows
 
 _SHOWN_REJECTIONS = 20
@@ -47,6 +62,15 @@ def _values_text(rejected: RejectedRows) -> str:
     return "\n".join(filter(None, lines))
 
 
+class Loaded(Protocol):
+    """What both agencies' reports of a load tell."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def rejected(self) -> RejectedRows: ...
+
+
 class EventCounts(Protocol):
     """What was loaded of one table of events: rows == loaded + without_card + of_nobody + rejected.count."""
 
@@ -77,7 +101,7 @@ def events_json(events: Mapping[str, EventCounts]) -> dict[str, Any]:
     }
 
 
-def events_text(events: Mapping[str, EventCounts]) -> str:
+def _events_text(events: Mapping[str, EventCounts]) -> str:
     """What was loaded of each table of events, for a person, with the rows of it that were left out."""
     lines = []
     for name, counts in events.items():
@@ -89,7 +113,7 @@ def events_text(events: Mapping[str, EventCounts]) -> str:
     return "\n".join(filter(None, lines))
 
 
-def changes_json(changes: Changes | None) -> dict[str, Any] | None:
+def _changes_json(changes: Changes | None) -> dict[str, Any] | None:
     """What changed since the load before, as programs read it; None if there was none."""
     if changes is None:
         return None
@@ -107,11 +131,6 @@ def changes_json(changes: Changes | None) -> dict[str, Any] | None:
     }
 
 
-def changes_since(before: LoadFigures | None, now: LoadFigures) -> Changes | None:
-    """What changed since the load before; None if there was none."""
-    return None if before is None else changes_between(before, now)
-
-
 def load_text(
     head: str,
     rejected: RejectedRows,
@@ -124,7 +143,7 @@ def load_text(
     """What is said of a load, for a person."""
     tables = events or {}
     lines = [head, rejections_text(rejected.placed, rejected.count)]
-    lines += [_values_text(rejected), events_text(tables)]
+    lines += [_values_text(rejected), _events_text(tables)]
     parts = [rejected, *(table.rejected for table in tables.values())]
     parts += [values.rejected for values in rejected.values.values()]
     if any(part.count for part in parts):
@@ -182,3 +201,46 @@ def _rejection_text(file: str, counted_by: str, line: int, reason: str) -> str:
     return said(
         "  {counted_by} {line} of {file}: {reason}", counted_by=said(counted_by), line=line, file=file, reason=reason
     )
+
+
+def emit_load(
+    home: Path,
+    as_json: bool,
+    own: Mapping[str, Any],
+    text: str,
+    *,
+    before: LoadFigures | None,
+    watch: Watch,
+    report: Loaded,
+    people: int,
+    check: bool,
+    events: Mapping[str, EventCounts] | None = None,
+    **shown: object,
+) -> None:
+    """Tell of a load: what its agency says of it (`own`; `shown` in other words), and what changed since the one before."""
+    rejected = report.rejected
+    figures = watch.figures(rows=report.rows, people=people, rejected=rejected.count)
+    changes = None if before is None else changes_between(before, figures)
+    result = {**own, "rejections_file": str(watch.path), "changed": _changes_json(changes), "check": check}
+    if not check:
+        keep_figures(home, figures, result)
+    head = said(text, **(result | shown))
+    emit(as_json, result, load_text(head, rejected, watch.path, changes, is_check=check, events=events))
+
+
+def emit_relinked(
+    opened: AgencyHome[Any], as_json: bool, report: RelinkReport, left_out: RejectedRows | None, text: str
+) -> None:
+    """Tell of a linkage key that was changed; `left_out` are rows of the source, where that was read again."""
+    result = {"linkage": report.linkage, "previous": report.previous, "load": report.load, "people": report.people}
+    told = said(text if report.load else texts.LINKAGE_BEGUN, **(result | {"file": opened.linkage_keys.place}))
+    rows = "" if left_out is None else rejections_text(left_out.placed, left_out.count)
+    emit(as_json, result, "\n".join(filter(None, [told, rows])))
+
+
+def serve_home(opened: AgencyHome[Any], log_format: LogFormat, ready: str, *, lifeline: bool) -> None:
+    """Serve an agency's home until a signal; `ready` is said as soon as the node can be asked."""
+    monitor = opened.monitor()
+    with opened.home.serving(), noting_refused_connections(log_format, monitor.refused):
+        share_one_heap()
+        run_node(opened.serve(ready_line(ready, lifeline=lifeline), monitor))
