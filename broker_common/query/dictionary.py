@@ -216,7 +216,7 @@ class Column:
             if unknown := [parent for parent in code.under if parent not in above]:
                 raise ValueError(
                     phrase(
-                        "in column '{column}' the code '{code}' stands under '{parent}', which is no code",
+                        "in column '{column}' the code '{code}' is placed under '{parent}', which is not a code",
                         column=self.name,
                         code=shown(code.value),
                         parent=shown(unknown[0]),
@@ -227,7 +227,7 @@ class Column:
         except graphlib.CycleError as error:
             raise ValueError(
                 phrase(
-                    "in column '{column}' codes stand under themselves, in a circle: {codes}",
+                    "in column '{column}' codes are placed under themselves, in a circle: {codes}",
                     column=self.name,
                     codes=listed(map(shown, error.args[1]), quote=True),
                 )

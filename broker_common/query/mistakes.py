@@ -335,12 +335,12 @@ _OF_EVENTS: Sequence[Mistake] = (
     Mistake(
         rf"^((?:not )?any) (?:({_NAME})|\( ({_NAME}) \)) where (.+)$",
         lambda _loose, found, _dictionary: f"{found[1]} ( {found[2] or found[3]} where {found[4]} )",
-        phrase("events and their condition stand in the parentheses of any(...) or count(...)"),
+        phrase("events and their condition go inside the parentheses of any(...) or count(...)"),
     ),
     Mistake(
         rf"\b(any|count) ({_NAME})(?= {_SIGN} |$)",
         r"\1 ( \2 )",
-        phrase("events and their condition stand in the parentheses of any(...) or count(...)"),
+        phrase("events and their condition go inside the parentheses of any(...) or count(...)"),
     ),
     Mistake(r"\b(?:under in|in under)(?= \()", "under", _written("under in", "under")),
     Mistake(rf"\bunder ({_VALUE}(?: , {_VALUE})+)", r"under ( \1 )", phrase("several codes need parentheses")),

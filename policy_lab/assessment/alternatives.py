@@ -21,7 +21,7 @@ from policy_lab.figures.policy import CAP
 # What is true of every document of a kind, whatever its data were.
 _WHY_NOT: Mapping[str, str] = {
     "evaluation": phrase(
-        "Noise on each record before it leaves an agency needs no trust in whoever counts; the tables show what that costs. Here the agency that counts "
+        "Noise on each record before it leaves an agency needs no trust in the party that counts; the tables show what that costs. Here the agency that counts "
         "holds the languages anyway, so that noise on the count is enough."
     ),
     "as-published": phrase(
@@ -76,7 +76,7 @@ def alternatives(facts: Facts, included: Sequence[Document]) -> Section:
     blocks: list[Block] = [
         Claim(
             phrase(
-                "Exact counts have no limit at all: whoever may ask about two groups that differ in one person learns this person's language."
+                "Exact counts have no limit at all: anyone who may ask about two groups that differ in one person learns that person's language."
             ),
             cited.tested("privacy/test_small_worlds.py", "test_naive_mechanisms_are_bounded_by_nothing"),
         ),
@@ -118,8 +118,9 @@ def _other_accounting(facts: Facts) -> Claim:
         )
     return Claim(
         phrase(
-            "With one budget for everybody the same limit would hold, and the service would shut down after as many answers as one person's budget pays for, whoever "
-            "they were about. It was not chosen, because it ends the service for all after a few studies."
+            "With one budget for everybody the same limit would hold, and the service would shut down after as many "
+            "answers as one person's budget pays for, no matter who they were about. It was not chosen, because it "
+            "ends the service for all after a few studies."
         ),
         command,
         ("Strict: the service",),

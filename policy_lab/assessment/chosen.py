@@ -72,8 +72,8 @@ def _budget_words(policy: Policy, answers: int, scale: int) -> str:
             scale=scale,
         )
     return phrase(
-        "The budget of a person pays for this many answers at noise scale {scale}: {answers}. Whoever has no budget left is "
-        "counted in no further answer, and nobody outside the census agency is told.",
+        "The budget of a person pays for this many answers at noise scale {scale}: {answers}. People without budget "
+        "left are counted in no further answer, and nobody outside the census agency is told.",
         answers=answers,
         scale=scale,
     )

@@ -73,7 +73,7 @@ def promises(facts: Facts, commands: Cited) -> Section:
             ),
             Claim(
                 phrase(
-                    "On the network all calls are encrypted between parties that know each other's certificates; whoever has none is not heard."
+                    "On the network all calls are encrypted between parties that know each other's certificates; calls without a known certificate are refused."
                 ),
                 cited.tested("integration/test_transport_attacks.py", "test_client_without_certificate_is_refused"),
             ),

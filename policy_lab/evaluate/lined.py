@@ -108,7 +108,7 @@ class LinedFile:
         if name.text in names:
             raise self.problem(
                 name.line,
-                phrase("{name} stands here twice.", name=quoted(name.text)),
+                phrase("{name} is listed twice.", name=quoted(name.text)),
                 phrase("Remove or rename one of them."),
             )
 

@@ -152,7 +152,7 @@ class _Reader:
             raise self._file.problem(line_of(node), problem, phrase("Leave some of them out."))
         for place, value in enumerate(values):
             if value in values[:place]:
-                problem = phrase("The epsilon {epsilon} stands here twice.", epsilon=f"{value:.12g}")
+                problem = phrase("The epsilon {epsilon} is listed twice.", epsilon=f"{value:.12g}")
                 raise self._file.problem(line_of(nodes[place]), problem, phrase("Write each epsilon once."))
         return tuple(sorted(values))
 

@@ -465,7 +465,7 @@ class _Reader:
         if name.text in items:
             raise self._problem(
                 name.line,
-                phrase("{name} stands here twice.", name=quoted(name.text)),
+                phrase("{name} is listed twice.", name=quoted(name.text)),
                 phrase("Remove or rename one of them."),
             )
 

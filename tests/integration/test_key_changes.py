@@ -136,7 +136,7 @@ def test_a_certificate_that_has_ended_is_replaced_at_once(deployment: Path, monk
     assert before.expiry_ms <= system_clock()
     outcome = rotate(deployment / "census", TLS)
     assert "has ended" in outcome.stderr
-    assert "hand every one of them the card" in outcome.stderr
+    assert "hand the card to each of them" in outcome.stderr
     card = opened(deployment, "census").own_card()
     assert same(card.in_use(TLS, system_clock()), newest(card, TLS))
     assert not same(newest(card, TLS), before)

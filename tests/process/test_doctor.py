@@ -239,7 +239,7 @@ def test_a_mistake_is_found(deployment: Deployment, name: str) -> None:
 @pytest.mark.parametrize(
     ("days", "check", "level", "part"),
     [
-        (-2, "clock", "problem", "last entry is of"),
+        (-2, "clock", "problem", "last entry is from"),
         (320, "certificates", "warning", "ends on"),
         (400, "certificates", "problem", "has ended"),
     ],

@@ -125,7 +125,7 @@ def test_a_process_that_is_ended_from_outside_ends_the_run(tmp_path: Path) -> No
         finally:
             started.kill()
     assert started.returncode == 6
-    assert "A process of the evaluation was ended from outside" in said
+    assert "A process of the evaluation was killed" in said
     assert "Traceback" not in said
     assert list((tmp_path / "out" / ".tripartite-parts").glob("*.part"))
 

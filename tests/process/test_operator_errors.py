@@ -177,7 +177,7 @@ def each(role: str) -> dict[str, Case]:
             f"{role} serve --home HOME",
             3,
             "SECRET_MISSING",
-            ("none of the keys there is the one that is needed", "another one does not take its place"),
+            ("none of the keys there is the one that is needed", "another key cannot replace it"),
         ),
         f"{role}: linkage key missing": Case(
             without(role, "keys/linkage.key"), f"{role} load --home HOME", 3, "SECRET_MISSING", ("linkage.key",)
@@ -187,7 +187,7 @@ def each(role: str) -> dict[str, Case]:
             f"{role} load --home HOME",
             3,
             "LINKAGE_KEY_MISSING",
-            ("one a line, oldest first",),
+            ("one per line, oldest first",),
         ),
         f"{role}: no such port": Case(
             address(role, "nowhere.invalid:1"),
@@ -454,7 +454,7 @@ def test_a_proposal_that_was_altered_is_not_adopted(copy: Deployment) -> None:
     file.write_text(file.read_text().replace("0.9", "0.7"))
     altered = run_here(*adopt)
     assert (altered.code, altered.error["code"]) == (3, "BAD_SIGNATURE")
-    assert "Get it again from whoever signed it" in altered.error["hint"]
+    assert "Ask its signer to send it again" in altered.error["hint"]
     assert copy.json("census", "status")["max_belief"] == "0.8"
 
 

@@ -177,7 +177,7 @@ FALSE_COSIGNATURES: dict[str, tuple[Callable[[World], str], str]] = {
     "the cosignature of another agency": (_by_the_other_agency, ""),
     "its own key under another name": (_under_the_other_name, ""),
     "no cosignature at all": (shown, ""),
-    "a time that has not come": (_ahead_of_time, ""),
+    "a time in the future": (_ahead_of_time, ""),
     "a census note of its own making": (_invented, "BAD_SIGNATURE"),
     "a note of its own log": (_of_its_own_log, "BAD_SIGNATURE"),
     "a note with another size": (_with_another_size, "BAD_SIGNATURE"),

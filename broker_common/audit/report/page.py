@@ -249,8 +249,8 @@ def _belief_sentences(t: Language, audited: Audited) -> list[str]:
     if leakage.claimed:
         found.append(
             t(
-                "That nobody was charged more is the census agency's claim: whom an answer was charged to stands in no log, and "
-                "only an audit on site proves it."
+                "That nobody was charged more is the census agency's claim: no log says whom an answer was charged "
+                "to, and only an audit on site proves it."
             )
         )
     if audited.findings.count:

@@ -124,7 +124,7 @@ def verify_codes(codes: Sequence[Code], lines: Sequence[int], wrong: Wrong) -> N
                 wrong(
                     line,
                     phrase(
-                        "'{code}' stands under '{parent}', which is no code.",
+                        "'{code}' is placed under '{parent}', which is not a code.",
                         code=shown(code.value),
                         parent=shown(parent),
                     ),

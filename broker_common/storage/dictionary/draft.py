@@ -131,7 +131,7 @@ def shapes_of(path: Path, ids: Collection[str]) -> Mapping[str, Shape]:
     if not set(ids) & set(names):
         wrong_at(path)(
             1,
-            phrase("No column that --id names stands in the header."),
+            phrase("No column named with --id is in the header."),
             phrase(
                 "The first line must name the columns, in UTF-8 and with commas between them; say with --id which of them holds the id."
             ),

@@ -300,8 +300,8 @@ def test_a_card_with_somebody_elses_log_is_said_before_anything_is_logged(journa
         with unchanged(journal), pytest.raises(InvalidRequestError) as caught:
             register(journal, puppet.card)
         assert caught.value.code == "LOG_NAME_TAKEN"
-        assert f"called {origin}, and that is the log of {owner}." in caught.value.text
-        assert "has a name of its own" in caught.value.hint
+        assert f"names its log {origin}, which is the log of {owner}." in caught.value.text
+        assert "has another name" in caught.value.hint
 
 
 def test_revoking_is_an_entry_of_the_log(journal: Journal[CensusState]) -> None:

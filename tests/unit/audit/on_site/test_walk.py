@@ -549,7 +549,7 @@ def test_what_a_node_erases_meanwhile_is_no_problem(world: SiteWorld) -> None:
 
     seen, findings = looked_at(Site(site.home, site.entries, site.now_ms + DAY_MS), meanwhile=go_on)
     assert (findings.problems, seen.charges_checked, seen.charges_erased) == ([], 0, 2)
-    assert any("while they were being looked at" in text for text in findings.not_checked)
+    assert any("while they were being checked" in text for text in findings.not_checked)
 
 
 def test_without_linkage_keys_the_charges_are_compared(site: Site) -> None:

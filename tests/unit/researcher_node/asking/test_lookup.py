@@ -88,7 +88,7 @@ def test_word_is_found_in_names_codes_and_labels(
     assert {name: found[name] for name in census} == census
     assert bool(found) == bool(census)
     if not health and not census:
-        assert text == f"'{word}' stands in no name, description, code or label of either node."
+        assert text == f"'{word}' is in no name, description, code or label of either node."
 
 
 def test_accents_of_a_label_do_not_matter() -> None:

@@ -208,7 +208,7 @@ CODE_LISTS = {
     "an empty code": ("I21,", ",", 4, "is empty", ""),
     "an empty label": ("Infarction", "", 4, "is empty", ""),
     "spaces around a code": ("I21,", "I21 ,", 4, "outer spaces", ""),
-    "a circle": ("I,Heart,Cœur,", "I,Heart,Cœur,I21", 0, "codes stand under themselves, in a circle: 'I', 'I2", ""),
+    "a circle": ("I,Heart,Cœur,", "I,Heart,Cœur,I21", 0, "codes are placed under themselves, in a circle: 'I', 'I2", ""),
 }  # fmt: skip
 
 

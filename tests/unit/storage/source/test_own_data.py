@@ -279,7 +279,7 @@ def test_values_and_people_are_counted_apart(tmp_path: Path) -> None:
     said = load_text("Loaded.", rejected, watch.path, None, is_check=False)
     assert "diagnosis: 1 values of people in 158 rows; 2 have no id, 2 have no value, 153 were left out" in said
     assert "line 7 of dx.csv: is of an id that no row of people has" in said
-    assert "Every row that was left out stands in" in said
+    assert "Every row that was left out is listed in" in said
     assert watch.path.read_text("utf-8").count("\ndiagnosis,dx.csv,line,") == 153
     rejected.verify_few(5, 153)
     with pytest.raises(InvalidRequestError, match="153 of the 158 rows of diagnosis are wrong and 100 would be"):
