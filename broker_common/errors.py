@@ -58,7 +58,7 @@ class BrokerError(Exception):
 
     @property
     def text(self) -> str:
-        """One sentence for a person, safe to show to whoever made the request."""
+        """One sentence for a person, safe to show to the caller."""
         return REASONS[self.code].text.format_map(_spoken(self.details))
 
     def said(self, translate: Callable[[str], str]) -> tuple[str, str]:
@@ -74,7 +74,7 @@ class BrokerError(Exception):
 
     @property
     def hint(self) -> str:
-        """What the reader can do next."""
+        """The reader's next step."""
         return self._hint.format_map(_spoken(self.details))
 
     @property
@@ -753,7 +753,7 @@ REASONS: Mapping[str, Reason] = {
 
 
 def exit_code_of(code: str) -> ExitCode:
-    """What a command that fails with this code ends with."""
+    """Exit code of a command that fails with this code."""
     return ExitCode.STOPPED if code in _FOR_GOOD else REASONS[code].family.exit_code
 
 

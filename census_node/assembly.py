@@ -281,12 +281,12 @@ class CensusHome(AgencyHome[CensusState]):
             sign_again(journal, newest)
 
     def read(self, view: Callable[[CensusState], ResultT]) -> ResultT:
-        """What `view` makes of the log as it is now; works with the node up or down."""
+        """The result of `view` on the log as it is now; works with the node up or down."""
         with self.journal() as journal, journal.reading() as state:
             return view(state)
 
     def charges(self) -> Charges | None:
-        """What the ledger holds for each subject; None where strict accounting has charged everybody alike from the start."""
+        """Each subject's charge in the ledger; None if strict accounting has charged everybody alike from the start."""
         with self.journal() as journal:
             return self._book(journal).charges()
 

@@ -1,4 +1,4 @@
-"""What outsiders may see of the census log, and how the two agencies watch each other's logs grow.
+"""The census log as outsiders may see it, and how the two agencies watch each other's logs grow.
 
 Proofs are given about what a health agency has cosigned, and about nothing newer: how long the log is at any other instant
 would tell what other questions were doing then.
@@ -132,7 +132,7 @@ class LogService(log_service_pb2_grpc.LogServiceServicer):
             return "" if seen is None else seen.note
 
     async def _newer_than(self, size: int, wait_ms: int) -> tuple[int, str] | None:
-        """What is shown, as soon as it is more than `size` entries; None when the wait is over, or the node stops."""
+        """The published log, as soon as it has more than `size` entries; None when the wait is over, or the node stops."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_ms / 1000
         while True:

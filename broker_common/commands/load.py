@@ -1,4 +1,4 @@
-"""What `health load` and `census load` have in common: what is said of a load, and how."""
+"""Shared code of `health load` and `census load`: the output about a load."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rejections_json(rejected: RejectedRows) -> list[dict[str, Any]]:
 
 
 def values_json(rejected: RejectedRows) -> dict[str, Any]:
-    """What was read of each column whose values stand in a table of their own, as programs read it."""
+    """Figures of each column whose values are in a separate table, for programs."""
     return {
         name: _value_figures(counts)
         | {"rejected": counts.rejected.count, "rejections": rejections_json(counts.rejected)}
@@ -48,7 +48,7 @@ def _values_text(rejected: RejectedRows) -> str:
 
 
 class EventCounts(Protocol):
-    """What was loaded of one table of events: rows == loaded + without_card + of_nobody + rejected.count."""
+    """Counts of one table of events: rows == loaded + without_card + of_nobody + rejected.count."""
 
     @property
     def rows(self) -> int: ...
@@ -63,7 +63,7 @@ class EventCounts(Protocol):
 
 
 def events_json(events: Mapping[str, EventCounts]) -> dict[str, Any]:
-    """What was loaded of each table of events, as programs read it."""
+    """Counts of each table of events, for programs."""
     return {
         name: {
             "rows": counts.rows,
@@ -78,7 +78,7 @@ def events_json(events: Mapping[str, EventCounts]) -> dict[str, Any]:
 
 
 def events_text(events: Mapping[str, EventCounts]) -> str:
-    """What was loaded of each table of events, for a person, with the rows of it that were left out."""
+    """Counts of each table of events, for a person, with the rows of it that were left out."""
     lines = []
     for name, counts in events.items():
         figures = {key: getattr(counts, key) for key in ("rows", "loaded", "without_card", "of_nobody")}
@@ -90,7 +90,7 @@ def events_text(events: Mapping[str, EventCounts]) -> str:
 
 
 def changes_json(changes: Changes | None) -> dict[str, Any] | None:
-    """What changed since the load before, as programs read it; None if there was none."""
+    """Changes since the previous load, for programs; None if there was none."""
     if changes is None:
         return None
     return {
@@ -108,7 +108,7 @@ def changes_json(changes: Changes | None) -> dict[str, Any] | None:
 
 
 def changes_since(before: LoadFigures | None, now: LoadFigures) -> Changes | None:
-    """What changed since the load before; None if there was none."""
+    """Changes since the previous load; None if there was none."""
     return None if before is None else changes_between(before, now)
 
 
@@ -121,7 +121,7 @@ def load_text(
     is_check: bool,
     events: Mapping[str, EventCounts] | None = None,
 ) -> str:
-    """What is said of a load, for a person."""
+    """Output about a load, for a person."""
     tables = events or {}
     lines = [head, rejections_text(rejected.placed, rejected.count)]
     lines += [_values_text(rejected), events_text(tables)]

@@ -1,4 +1,4 @@
-"""What a newer dictionary changes: for those who ask, and for data that was loaded under the older one.
+"""Changes between two dictionaries: for those who ask, and for data that was loaded under the older one.
 
 Data must be loaded again exactly if a change says so: the hashes of the two then differ. Labels, descriptions, agency and version may
 change without a load.
@@ -27,7 +27,7 @@ class Change:
 
     @property
     def effect(self) -> str:
-        """What that means for questions and for the data, as a phrase."""
+        """The effect on questions and on the data, as a phrase."""
         return phrase(EFFECTS[self.kind])
 
     @property
@@ -62,7 +62,7 @@ _WORDS_ONLY = frozenset({"labels_changed", "description_changed", "agency_change
 
 
 def changes(old: Dictionary, new: Dictionary) -> Sequence[Change]:
-    """What is otherwise in `new`, in the order of its columns; nothing for equal dictionaries."""
+    """The differences of `new`, in the order of its columns; nothing for equal dictionaries."""
     return [*_whole(old, new), *_columns("", old.columns, new.columns), *_events(old.events, new.events)]
 
 

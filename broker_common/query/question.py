@@ -45,7 +45,7 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """What a person calls it."""
+        """Its label for a person."""
         return ", ".join(self.values) or "rest"
 
     @property

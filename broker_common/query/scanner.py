@@ -47,7 +47,7 @@ _EXPLANATIONS = {
 
 
 class Kind(Enum):
-    """What a token is."""
+    """Kind of a token."""
 
     WORD = "word"
     NUMBER = "number"

@@ -33,7 +33,7 @@ def adoption_to_wire(event: DictionaryAdopted) -> dictionary_pb2.SignedAdoption:
 
 
 def adoption_from_wire(message: dictionary_pb2.SignedAdoption, keys: Sequence[VerifyKey]) -> Adoption:
-    """What an agency says of a dictionary, under one of its identity keys.
+    """An agency's statement about a dictionary, signed with one of its identity keys.
 
     Raises:
         InvalidRequestError: UNKNOWN_KEY, BAD_SIGNATURE, MALFORMED_MESSAGE.

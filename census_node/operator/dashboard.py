@@ -1,7 +1,7 @@
 """The census agency's dashboard: the public face, its staff's pages, and the operator's orders.
 
-A process of its own, beside the node or without it. What it shows comes from three places: pictures of the log (`picture`),
-figures of people that are computed at fixed times (`staff_figures`), and what the node writes of itself (`monitor.prom`).
+A process of its own, beside the node or without it. Its content has three sources: pictures of the log (`picture`), figures
+of people that are computed at fixed times (`staff_figures`), and the node's figures about itself (`monitor.prom`).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class CensusDashboard:
     # --- figures of people -----------------------------------------------------------------------------------------
 
     def work(self) -> None:
-        """What is done now and then, whether or not somebody looks: compute the staff's figures if their time has come."""
+        """Periodic work, whether or not anyone looks: compute the staff's figures if their time has come."""
         picture = self.follower.followed.view
         if picture is None or picture.policy is None:
             return
@@ -126,7 +126,7 @@ class CensusDashboard:
             return RosterBook(db).all()
 
     def _shown(self, values: Callable[[CensusNow, Picture], Mapping[str, Any]]) -> Mapping[str, Any]:
-        """What a page shows of the newest picture; before the first one, how far the log has been read."""
+        """The newest picture on a page; before the first one, how far the log has been read."""
         now = self._now()
         shown = {"picture": now.picture, "followed": now.followed}
         return shown if now.picture is None else shown | dict(values(now, now.picture))
@@ -185,7 +185,7 @@ class CensusDashboard:
         return Health(not any(each.stops for each in problems), tuple(each.text for each in problems))
 
     def metrics(self) -> bytes:
-        """What the node counts of itself, and what the log says."""
+        """The node's counters of itself, and figures of the log."""
         now = self._now()
         picture, log = now.picture, None
         if picture is not None:

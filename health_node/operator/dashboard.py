@@ -125,7 +125,7 @@ class HealthDashboard:
         self.follower.stop()
 
     def work(self) -> None:
-        """What is done now and then, whether or not somebody looks."""
+        """Periodic work, whether or not anyone looks."""
         compute_if_due(
             self.home.path,
             lambda: read_counts(self._home.journal_path),
@@ -206,7 +206,7 @@ class HealthDashboard:
         return Health(not any(each.stops for each in problems), tuple(each.text for each in problems))
 
     def metrics(self) -> bytes:
-        """What the node counts of itself, and what the log says."""
+        """The node's counters of itself, and figures of the log."""
         now = self._now()
         picture, log = now.picture, None
         if picture is not None:

@@ -62,7 +62,7 @@ class FairQueue:
         self._closed = asyncio.Event()
 
     def join(self, researcher: str, *, recovered: bool = False) -> Spot:
-        """A spot for one more question. What was accepted before a start is not turned away.
+        """A spot for one more question. A question accepted before a start is not turned away.
 
         Raises:
             RefusedError: BUSY.

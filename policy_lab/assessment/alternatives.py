@@ -1,4 +1,4 @@
-"""What else was considered: exact counts, the other accounting, noise before data leave, and what the agency evaluated itself."""
+"""The alternatives: exact counts, the other accounting, noise before data leave, and the agency's own evaluations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from policy_lab.document.model import Bars, Block, Caution, Claim, Document, Hea
 from policy_lab.figures.figure import FIGURES
 from policy_lab.figures.policy import CAP
 
-# What is true of every document of a kind, whatever its data were.
+# True of every document of a kind, whatever its data were.
 _WHY_NOT: Mapping[str, str] = {
     "evaluation": phrase(
         "Noise on each record before it leaves an agency needs no trust in the party that counts; the tables show what that costs. Here the agency that counts "
@@ -152,7 +152,7 @@ def _cap(facts: Facts) -> int:
 
 
 def _included(number: int, document: Document) -> Iterator[Block]:
-    """What was evaluated, and why it was not chosen."""
+    """The evaluation, and why its method was not chosen."""
     if document.is_release:
         # No claim: nobody is asked to repeat a command that spends epsilon.
         yield Caution(
@@ -178,7 +178,7 @@ def _included(number: int, document: Document) -> Iterator[Block]:
 
 
 def annexes(included: Sequence[Document]) -> Iterator[Section]:
-    """What each evaluation shows, section by section."""
+    """The findings of each evaluation, section by section."""
     for number, document in enumerate(included, start=1):
         for section in document.sections:
             yield Section(

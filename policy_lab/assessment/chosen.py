@@ -96,7 +96,7 @@ def _margin(scale: int) -> list[Block]:
 
 
 def _deployment(facts: Facts, commands: Cited) -> Claim:
-    """What the figures are of."""
+    """The deployment that the figures describe."""
     if facts.log is None:
         return Claim(
             phrase("No census home was named: the policy is the one that 'tripartite init' sets for a new deployment."),

@@ -1,4 +1,4 @@
-"""What remains: residual risks and who sees to them, how far the log had come, and who signs."""
+"""The last sections: residual risks and who attends to them, how far the log had come, and who signs."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class LinedFile:
         self.name = name
 
     def problem(self, line: int, problem: str, remedy: str) -> InvalidRequestError:
-        """What is wrong with a line, and what to type instead."""
+        """The problem of a line, and what to type instead."""
         return InvalidRequestError("RUN_INVALID", file=self.name, number=line, problem=problem, remedy=remedy)
 
     def unknown(self, what: str, word: Word, names: Iterable[str]) -> InvalidRequestError:

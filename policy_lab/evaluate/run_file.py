@@ -59,7 +59,7 @@ def read_run_file(path: Path) -> RunFile:
         InvalidRequestError: RUN_INVALID, with the line; FILE_UNUSABLE.
     """
     with path.open("rb") as file:
-        # What is cut off is longer than a run file may be.
+        # A truncated text is longer than a run file may be.
         content = file.read(MOST_BYTES)
     lined = LinedFile(path.name)
     try:

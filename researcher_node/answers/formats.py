@@ -96,7 +96,7 @@ def _cell(value: Any) -> str:
 
 
 def _parquet(rows: Sequence[Row], names: Sequence[str], numbers: Mapping[str, type]) -> bytes:
-    """By DuckDB, as sources are read; a column of several types is text."""
+    """Written by DuckDB, which also reads sources; a column of several types is text."""
     kinds = {name: _sql_type([row.get(name) for row in rows], numbers.get(name, str)) for name in names}
     named = ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}" {kind}' for name, kind in kinds.items())
     with tempfile.TemporaryDirectory() as folder, duckdb.connect(":memory:") as engine:

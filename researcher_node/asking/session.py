@@ -106,7 +106,7 @@ BusyHandler = Callable[[float], None]
 
 @dataclass(frozen=True, slots=True)
 class Dictionaries:
-    """What may be asked at both nodes."""
+    """Dictionaries of both nodes."""
 
     health: Dictionary
     census: Dictionary
@@ -142,7 +142,7 @@ class Precision:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the researcher typed."""
+    """The researcher's input."""
 
     where: str
     count: str
@@ -219,7 +219,7 @@ class Party:
 
 @dataclass(slots=True)
 class _Pauses:
-    """What happens between two tries of one call."""
+    """The pause between two tries of one call."""
 
     on_busy: BusyHandler
     on_away: Callable[[], None] = lambda: None
@@ -359,7 +359,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         return dictionary
 
     async def _read(self, role: Role, text: str, parse: Callable[[str, Dictionary], ResultT]) -> ResultT:
-        """What `parse` makes of a text with a node's dictionary: the one this session read with last, or else the present one."""
+        """The result of `parse` on a text with a node's dictionary: the one this session read with last, or else the present one."""
         last = self._read_with.get(role)
         if last is not None:
             # A text that is wrong under the last dictionary may be right under the present one.
@@ -427,7 +427,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         return Proposal(wish, condition, certain, question, scale, policy)
 
     async def quote(self, count: str, precision: Precision) -> Quoted:
-        """What an answer would cost and how far its noise reaches, signed by the census agency. Charges nothing.
+        """Quote an answer's cost and the reach of its noise, signed by the census agency. Charges nothing.
 
         Raises:
             PeerUnavailableError: PEER_MISBEHAVED, the quote is not signed, or not of what was asked.
@@ -744,7 +744,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         return (await calling("census", (await self._log()).GetCheckpoint(request, timeout=_CALL_SECONDS))).checkpoint
 
     async def consistency_proof(self, old_size: int, size: int) -> Sequence[bytes]:
-        """What is to prove that the census log of one size goes on from another. Not verified."""
+        """The proof that the census log of one size continues another. Not verified."""
         request = log_service_pb2.GetConsistencyProofRequest(old_size=old_size, size=size)
         response = await calling("census", (await self._log()).GetConsistencyProof(request, timeout=_CALL_SECONDS))
         return response.proof
@@ -790,7 +790,7 @@ def _question_and_part(count: str, dictionary: Dictionary) -> tuple[Question, As
 
 
 async def _patiently(call: Callable[[], Awaitable[ResultT]], deadline: float, pauses: _Pauses) -> ResultT:
-    """What a call gives; while a node refuses it for now, it is made again, as long as there is time."""
+    """The result of a call; while a node refuses it for now, it is made again, as long as there is time."""
     while True:
         try:
             return await call()

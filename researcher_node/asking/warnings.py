@@ -53,7 +53,7 @@ class Considered:
 
 
 async def consider(session: Session, store: Answers, wish: Wish) -> Considered:
-    """What there is to say of a question before it is quoted and asked.
+    """Remarks on a question before it is quoted and asked.
 
     Raises:
         InvalidRequestError: what is wrong with the question.

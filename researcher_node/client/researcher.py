@@ -61,7 +61,7 @@ class _Plan:
 
     @property
     def warnings(self) -> Sequence[Warned]:
-        """Of a question that is charged."""
+        """Warnings about a question that is charged."""
         found = self.considered.warnings if self.before is None else ()
         return [warned for warned in found if not (self.again and warned.code == "ASKED_BEFORE")]
 
@@ -180,7 +180,7 @@ class Researcher:
         return self._run(quoted())
 
     def dictionary(self) -> Published:
-        """What may be asked: columns, language variables and their codes.
+        """The published columns, language variables and their codes.
 
         >>> r.dictionary().codes("procedure")
         """
@@ -202,7 +202,7 @@ class Researcher:
         until: str | None = None,
         last: int | None = None,
     ) -> AnswerList:
-        """What was asked and what came back, oldest first; the filters are those of `tripartite researcher answers`.
+        """Questions and their answers, oldest first; the filters are those of `tripartite researcher answers`.
 
         >>> r.answers(label="pilot").to_pandas()
         """
@@ -310,7 +310,7 @@ class Researcher:
 
 
 def _meaning(proposal: Proposal) -> tuple[bytes, str, int, int, str]:
-    """What makes two questions the same one."""
+    """Key that is equal for equal questions."""
     wanted = proposal.wanted
     return proposal.criteria, wanted.count, proposal.scale, wanted.fraction_millionths, wanted.project
 

@@ -60,7 +60,7 @@ class BesidePeople(Protocol):
 
 
 def wanted_of(table: OwnTable, columns: Collection[Column]) -> list[Wanted]:
-    """What the rows of a table must have, under the agency's own names."""
+    """The columns that a table must have, under the agency's own names."""
     wanted = {name: Wanted(name) for name in table.ids.values()}
     for column in columns:
         own = table.columns[column.name]
