@@ -255,7 +255,7 @@ def serve(home: Path, lifeline: bool) -> None:
 @click.option("--report", is_flag=True, help=texts.REPORT_HELP)
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help=texts.PLOT_HELP)
 def status(home: Path, as_json: bool, report: bool, plot: Path | None) -> None:
-    """Charges so far, and how sure anybody can have become. Replays the log; works with the node up or down."""
+    """Show the charges so far, and how sure anybody can have become. Replays the log; works with the node up or down."""
     if plot is not None and not report:
         raise click.UsageError(texts.PLOT_ALONE)
     opened = CensusHome(home)

@@ -242,7 +242,7 @@ def serve(home: Path, lifeline: bool) -> None:
 @home_option
 @json_option
 def status(home: Path, as_json: bool) -> None:
-    """The load in force and the questions in progress. Works with the node up or down; for the health operator only."""
+    """Show the load in force and the questions in progress. Works with the node up or down; for the health operator only."""
     opened = HealthHome(home)
     with opened.journal() as journal:
         figures = _figures_in_force(opened, journal)

@@ -2,7 +2,7 @@
 
 There are four ways in, and the first that applies decides:
 
-    a key in the address     on this machine: whoever can read the home, or saw the line that the command printed
+    a key in the address     on this machine: anyone who can read the home, or saw the line that the command printed
     an operator certificate  over TLS: its fingerprint stands in config.toml
     an authenticating proxy  on this machine: it names the user in a header and proves itself with a secret
     nothing                  a reader
