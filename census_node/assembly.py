@@ -156,9 +156,8 @@ class CensusHome(AgencyHome[CensusState]):
             clock=log_time,
             tables=_create_tables,
         )
-        # A ticket that has expired by the log stays expired, and a new quote expires in its time, even if the wall
-        # clock is behind the log. Certificates and ticks go by the wall clock: a clock that was ahead once must not end
-        # them.
+        # Tickets and quotes expire by the log's time even if the wall clock is behind it. Certificates and ticks go by the
+        # wall clock: a clock that was ahead once must not end them.
         log_time.not_before(journal.now())
         return journal
 

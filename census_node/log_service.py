@@ -103,9 +103,8 @@ class LogService(log_service_pb2_grpc.LogServiceServicer):
         try:
             seen = self._witnessing.take(note, self._known.own_log(), self._known.witness("health", agency))
         except InvalidRequestError as error:
-            # It may have been signed or cosigned with keys that have ended since, or with a clock that was wrong. It is
-            # not kept and lets no answer out, but the next proof has to start from there: refused, the caller could never
-            # cosign again.
+            # Its keys may have ended, or a clock was wrong. It lets no answer out, but the next proof starts from it: if it
+            # were refused, the caller could never cosign again.
             if error.code not in {"BAD_SIGNATURE", "COSIGNED_AHEAD"} or not self._witnessing.is_ours(note):
                 raise
             _log.warning("the health agency's cosignature is not kept", agency=agency, code=error.code)

@@ -96,7 +96,7 @@ def shares_of_mother_tongues() -> Floats:
 
 
 def whom_to_follow(people: People, dice: Dice) -> Integers:
-    """The index whose uniforms a person uses: the household's, or an own one that no household has."""
+    """The index whose uniforms a person uses: the household's, or another one that no household has."""
     own = dice.roll(Stream.LANGUAGE_OWN, people.index) >= _FOLLOWS_HOUSEHOLD
     return np.where(own, -1 - people.index, people.household)
 

@@ -50,9 +50,8 @@ Run: TypeAlias = tuple[int, int]
 Edges: TypeAlias = NDArray[np.int64]
 """A set of stored numbers: where each run begins, and the number behind its end; ascending and distinct."""
 
-# More runs than this are faster looked up, in a table of at most so many entries, of a byte each: enough for the longest list
-# of codes. SECURITY: it fits in a core's cache, so that looking up takes as long for everybody's numbers as for one; a larger
-# table, or a search, would be slower for some people.
+# More runs than this are faster looked up, in a table of a byte an entry. SECURITY: the table fits in a core's cache; a larger
+# one, or a search, would be slower for some people's numbers than for others'.
 _FEW_RUNS = 6
 _LARGEST_TABLE = 1 << 17
 # One pass reads a column or marks, of any width, and writes marks or numbers. Looking a block up takes as long as so many.

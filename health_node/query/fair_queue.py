@@ -29,7 +29,7 @@ class Spot:
         self._line = line
         self.researcher = researcher
         self.has_place = False
-        # Set while it stands in the line, and done when it need not any more.
+        # Set while it stands in the line, and done when it no longer has to.
         self.turn: asyncio.Future[None] | None = None
 
     async def place(self) -> bool:

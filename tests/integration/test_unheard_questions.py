@@ -62,7 +62,7 @@ async def dying(nodes: Loopback) -> AsyncIterator[tuple[DyingHealth, Peer]]:
 
 
 class Home:
-    """What `answers --collect` opens, with a session of this world."""
+    """A home as `answers --collect` opens it, with a session of this world."""
 
     def __init__(self, nodes: Loopback, health: Peer) -> None:
         self._open: Callable[[], Session] = lambda: nodes.session(health=health)

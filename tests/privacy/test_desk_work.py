@@ -61,7 +61,7 @@ class FixedWorld(World):
         super().__init__(folder, make_policy(accounting="per_person", subject=subject), people=PEOPLE)
 
     def make_registry(self, load: str) -> Registry:
-        """As many cards, people and households whoever is linked."""
+        """The same number of cards, people and households no matter who is linked."""
         ours = self.people[np.arange(PEOPLE) % 10 < 10 * self.linked]
         cards = np.concatenate([ours, make_pseudonyms(CENSUS, seed=9)[: CENSUS - len(ours)]])
         cards = cards[np.lexsort(cards.T[::-1])]
@@ -81,7 +81,7 @@ class FixedWorld(World):
 
 @dataclass(frozen=True)
 class Work:
-    """What was done for two agencies' samples, and what lies on the disk afterwards."""
+    """Work for two agencies' samples, and the files on the disk afterwards."""
 
     steps: Counter[tuple[str, int]]
     arrays: Notes
@@ -157,7 +157,7 @@ def _work(world: FixedWorld, people: Pseudonyms, dropped: float) -> Work:
 
 @pytest.fixture(autouse=True)
 def no_flushes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is durable is not what is looked at."""
+    """Durability is not examined here."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
@@ -200,7 +200,7 @@ def early_exit(patch: pytest.MonkeyPatch) -> None:
 
 
 def index_list(patch: pytest.MonkeyPatch) -> None:
-    """Whoever is active is looked up before they are counted."""
+    """Active people are looked up before they are counted."""
     count = Passes.count
 
     def looked_up(passes: Passes, active: Bits, counted: Counted) -> list[int]:

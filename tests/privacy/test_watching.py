@@ -51,9 +51,9 @@ FACES = ("reader en /", "reader fr /", *(f"en {path}" for path in PUBLIC))
 
 @dataclass
 class Seen:
-    """What one world showed."""
+    """Observations of one world."""
 
-    # By agency: every answer of its dashboard, and the lengths of its log's entries.
+    # Every answer of each agency's dashboard, and the lengths of its log's entries.
     shown: dict[str, dict[str, bytes]] = field(default_factory=dict)
     entries: dict[str, list[int]] = field(default_factory=dict)
     logged: dict[str, list[Any]] = field(default_factory=dict)

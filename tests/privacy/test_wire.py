@@ -1,4 +1,4 @@
-"""What shows on the wire beneath TLS: lengths, forms, and what two attempts have in common.
+"""The visible form of traffic beneath TLS: lengths, forms, and what two attempts have in common.
 
 What must not stand there in the clear is searched for by `test_canaries`, whose evidence holds every byte that passed.
 """
@@ -143,14 +143,14 @@ def calls_of(recorded: Recorded, name: str) -> list[Call]:
 
 
 def submission_of(recorded: Recorded, name: str) -> health_service_pb2.SubmitRequest:
-    """What the researcher sent to the health node."""
+    """The researcher's messages to the health node."""
     request = next(call.requests[0] for call in calls_of(recorded, name) if call.link == SUBMISSIONS)
     assert isinstance(request, health_service_pb2.SubmitRequest)
     return request
 
 
 def forms_of(recorded: Recorded, name: str) -> list[tuple[Any, ...]]:
-    """What passed for a query, link by link in order."""
+    """Messages of a query, link by link in order."""
     shown = []
     for call in calls_of(recorded, name):
         requests = [message_form(request) for request in call.requests]
@@ -327,7 +327,7 @@ class Attempt:
         self.ticket, self.manifest = head.ticket, head.manifest
         self.set_commitment = sample_pb2.Manifest.FromString(head.manifest.manifest).set_commitment
         self.own = [head.sealed_head, *bits]
-        # What was cut off begins with the envelopes of gRPC and of the message, which are common to all parts.
+        # The truncated part begins with the envelopes of gRPC and of the message, which are common to all parts.
         self.own.append(call.unfinished[2 * WINDOW :])
         self.is_whole = bool(bits)
 

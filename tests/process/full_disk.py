@@ -43,7 +43,7 @@ def assert_no_bug(text: str) -> None:
 
 
 def said_since(deployment: Deployment, before: int) -> str:
-    """What nodes have said on standard error, beginning at a place in their common file."""
+    """Standard error of nodes, beginning at a place in their common file."""
     return _stderr(deployment).read_text()[before:]
 
 
@@ -88,7 +88,7 @@ def one_round(role: str, deployment: Deployment, disk: SmallDisk, spare: int) ->
             wait_until(lambda: bool(again.ready) or again.process.poll() is not None, "ready, or stopped")
             deployment.ask_all(QUESTIONS[:1], wait_seconds=0)
             again.end()
-            # By itself, by our signal, or by our signal while it was going by itself.
+            # It ended by itself, by our signal, or by our signal while it was ending by itself.
             assert again.process.returncode in {6, 0, 130, -signal.SIGTERM}
             verify_commands(run(role, "status", "--home", deployment.home(role), "--json"))
             loaded = run(role, "load", "--home", deployment.home(role), "--json")

@@ -33,7 +33,7 @@ def deployment(sound: Deployment, tmp_path: Path) -> Deployment:
 
 
 def doctor(deployment: Deployment, role: str) -> dict[str, Any]:
-    """What it says; the exit code has to follow from that."""
+    """Output of `doctor`; the exit code has to follow from it."""
     outcome = run_here("doctor", "--home", deployment.home(role), "--json")
     result = outcome.json
     assert outcome.code == (3 if result["problems"] else 0)
@@ -339,7 +339,7 @@ def claims(tmp_path: Path) -> Path:
 
 
 def told_of_source(home: Path) -> list[tuple[str, str]]:
-    """What is said of it."""
+    """The finding about it."""
     found = run_here("doctor", "--home", home, "--json").json["findings"]
     return [(each["level"], each["text"]) for each in found if each["check"] == "source"]
 

@@ -23,9 +23,8 @@ from unit.lab.evaluations import RUN, evaluation
 pytestmark = pytest.mark.process
 
 ROWS = 1_000_000
-# The libraries alone take a third of it; the arrays of a million rows, a tenth.
-# The program, which says at its end how much memory it took: the usage that the system tells a parent counts what the parent
-# itself had when it forked.
+# It says its memory itself: the usage that a parent reads includes its own from before the fork. The libraries take a third of
+# it, the arrays of a million rows a tenth.
 WATCHED = """
 import atexit, pathlib
 from broker_common.__main__ import main

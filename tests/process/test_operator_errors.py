@@ -1,4 +1,4 @@
-"""What can be wrong when an operator runs a command: each has its own code, and a hint that names the next step.
+"""Faults when an operator runs a command: each has its own code, and a hint that names the next step.
 
 The homes are copies of one deployment, each with one thing wrong. A refused command logs nothing.
 """
@@ -37,7 +37,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
 def copy(sound: Deployment, tmp_path: Path) -> Deployment:
     """A deployment to spoil."""
     made = Deployment(Path(shutil.copytree(sound.directory, tmp_path / "deployment")))
-    # Of its own ports, so that nothing else is in the way.
+    # It has its own ports, so that nothing else is in the way.
     move(made.directory)
     return made
 
@@ -109,7 +109,7 @@ def address(role: str, new: str) -> Spoil:
 
 @dataclass(frozen=True)
 class Case:
-    """What is wrong, the command, and what it says. HOME and DIR in the command stand for the role's home and all homes."""
+    """The fault, the command, and what it says. HOME and DIR in the command stand for the role's home and all homes."""
 
     spoil: Spoil
     command: str
@@ -119,7 +119,7 @@ class Case:
 
 
 def each(role: str) -> dict[str, Case]:
-    """What either agency can meet."""
+    """Cases of either agency."""
     other = "health" if role == "census" else "census"
     return {
         f"{role}: no home": Case(

@@ -1,6 +1,6 @@
 """Homes that must not be served: every command says so with exit code 7, and a service manager starts the node once.
 
-What a home that was rolled back does stands in test_rollback.
+test_rollback has the homes that were rolled back.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def of_another_format(home: Path) -> None:
 
 
 def with_a_damaged_entry(home: Path) -> None:
-    """What it was loaded with is called another way."""
+    """The load's dictionary has another name."""
     change_entry(home, 0, b".example/", b".exbmple/")
 
 

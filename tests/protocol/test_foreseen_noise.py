@@ -44,7 +44,7 @@ def oversight(world: World) -> UnsealingKey:
 
 
 async def ask(pair: Pair, answers: Answers, order: Order) -> list[str] | str:
-    """What a researcher does with a ticket, until the answer is in the store; the stages, or the code of the error."""
+    """A researcher's steps with a ticket, until the answer is in the store; the stages, or the code of the error."""
     query, outcome = pair.world.remember(answers, order), await pair.submit(order)
     if outcome == STAGES:
         await pair.settle()

@@ -76,7 +76,7 @@ class Agencies:
         self.world = world
         self.limits = LimitConfig(**limits)
         self.health = world.open_health()
-        # What somebody died of.
+        # Cause of death.
         self.deaths: list[str] = []
 
     async def __aenter__(self) -> Self:
@@ -355,7 +355,7 @@ class _Died(Exception):  # noqa: N818 - nobody catches it but the test
 
 
 def gone() -> AioRpcError:
-    """What the other side hears of a node that died."""
+    """The other side's view of a node that died."""
     return AioRpcError(StatusCode.UNAVAILABLE, Metadata(), Metadata())
 
 

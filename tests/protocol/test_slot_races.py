@@ -113,7 +113,7 @@ def test_no_two_locks_of_a_census_node_are_taken_in_two_orders(world: World) -> 
     batches, asked = len(world.events(Slots)), world.order()
     hand_over(world, asked, meanwhile=lambda: None)
     world.release(asked)
-    # What was looked at has happened: a batch was committed to, and a sample claimed its slot.
+    # The observed events have happened: a batch was committed to, and a sample claimed its slot.
     assert len(world.events(Slots)) == batches + 1
     assert {("committing", "slots"), ("reserving", "journal"), ("journal", "slots")} <= order.taken
     assert not order.in_two_orders()

@@ -113,7 +113,7 @@ def observe(tmp_path: Path, costs: Costs, limits: LimitConfig = ONE, policy: Pol
     clock = LoopClock(loop, BEGAN_MS)
     seen: list[Seen] = []
     with pytest.MonkeyPatch.context() as patch:
-        # What is durable is not what is looked at.
+        # Durability is not examined here.
         patch.setattr(os, "fsync", lambda _: None)
         world = World(tmp_path, policy, census_clock=clock, health_clock=clock)
         world.clock = clock

@@ -309,7 +309,7 @@ def observe(
 ) -> list[Seen]:
     """Everything that is seen of one world, in which these agencies fall silent."""
     with pytest.MonkeyPatch.context() as patch:
-        # What is durable is not what is looked at.
+        # Durability is not examined here.
         patch.setattr(os, "fsync", lambda _: None)
         return _observe(tmp_path, secret, placement, questions, silent)
 

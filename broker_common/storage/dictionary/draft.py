@@ -112,7 +112,7 @@ def _described() -> Sequence[str]:
 
 
 def _name(own: str) -> str:
-    """An own name as one that a dictionary can have."""
+    """A name of the agency's own, in a form that a dictionary can have."""
     name = _NOT_IN_NAMES.sub("_", own.lower()).strip("_")
     return (name if name[:1].isalpha() else f"c_{name}")[:_LONGEST_NAME]
 

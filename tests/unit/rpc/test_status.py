@@ -30,7 +30,7 @@ Code = grpc.StatusCode
 
 
 def on_the_wire(error: BrokerError) -> AioRpcError:
-    """What a caller in another process catches."""
+    """The error that a caller in another process catches."""
     code, text, trailing = trailing_metadata(error)
     return AioRpcError(code, Metadata(), Metadata(*trailing), details=text)
 

@@ -121,7 +121,7 @@ def test_database_is_named_in_full(change: tuple[str, str], said: str) -> None:
 
 
 def test_codes_of_a_file_are_checked_line_by_line(tmp_path: Path) -> None:
-    """A code of a dictionary may be named; of an own one only the line."""
+    """A code of a dictionary may be named; of a code of the agency only the line."""
     text = HEAD + '[people.columns]\nsex = { name = "s", codes_file = "sex.csv" }\n' + STAYS
     for content, said, remedy in [
         ("own,published\n1,male\n2,femal\n", "line 3: femal is no published code of sex", "Nearest: 'female', 'male'."),
