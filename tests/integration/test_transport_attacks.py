@@ -288,7 +288,7 @@ async def test_tls_1_2_is_refused_before_any_handler(loopback: Loopback, tmp_pat
 
 
 def auth_context(tls: TlsCredentials, **changes: list[bytes]) -> dict[str, list[bytes]]:
-    """gRPC's auth context of a good connection, with changes."""
+    """GRPC's auth context of a good connection, with changes."""
     return {
         "transport_security_type": [b"ssl"],
         "security_level": [b"TSI_PRIVACY_AND_INTEGRITY"],

@@ -348,7 +348,7 @@ class Real:
         self._verify_ledger(state, charged)
 
     def _verify_ledger(self, state: State, charged: set[int]) -> None:
-        """x is active in the first of both charges alone, and charged for it, and no more."""
+        """X is active in the first of both charges alone, and charged for it, and no more."""
         cost, node, samples = price(1), self.node, SampleFolder(self.world.census_folder / "samples")
         with node.journal.reading() as log:
             tickets = {question: self.charged_ticket(question) for question in charged}

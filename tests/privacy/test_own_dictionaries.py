@@ -88,7 +88,7 @@ def test_samples_and_rosters_have_one_length(pair: tuple[World, World]) -> None:
 
 
 def test_the_health_agency_sees_the_same(worlds: OwnWorlds) -> None:
-    """x's language, in the census agency's own words, changes nothing that it hears, logs or says of itself."""
+    """X's language, in the census agency's own words, changes nothing that it hears, logs or says of itself."""
     here, there = worlds[BASE], worlds["x speaks another language"]
     assert here.counts == there.counts
     assert here.rosters == there.rosters

@@ -40,7 +40,7 @@ print(*(line.split()[1] for line in pathlib.Path("/proc/self/status").read_text(
 
 
 def peak(how: str) -> tuple[list[str], int]:
-    """What the program says of its heap, and its most memory in KiB."""
+    """The program's report of its heap, and its most memory in KiB."""
     words = [sys.executable, "-c", _PROGRAM, how]
     *said, kibibytes = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
     return said, int(kibibytes)

@@ -251,7 +251,7 @@ def test_what_is_asked_of_events_counts_as_a_term() -> None:
 
 
 def _long_list(*, with_chapters: bool) -> Dictionary:
-    """Of 60,000 codes that begin with I in a list of 100,000; every hundredth may stand above those that follow it."""
+    """A list of 60,000 codes that begin with I among 100,000; every hundredth may stand above those that follow it."""
 
     def code(number: int) -> Code:
         letter, top = "IX"[number >= 60_000], number - number % 100

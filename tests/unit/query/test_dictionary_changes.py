@@ -1,4 +1,4 @@
-"""What a newer dictionary changes is said in sentences, with what it means for questions and data."""
+"""Changes of a newer dictionary are said in sentences, with what they mean for questions and data."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def test_a_callers_fault_names_its_field(error: BrokerError, fields: list[str]) 
 
 
 async def test_a_call_gives_its_answer_or_our_own_error() -> None:
-    """What a peer's failure means is decided here, at the call; other exceptions are not touched."""
+    """The call decides what a peer's failure means; other exceptions are not touched."""
 
     async def answer() -> int:
         return 7

@@ -18,7 +18,7 @@ FOUND = Dictionaries(HEALTH_DICTIONARY, LANGUAGES, "2011")
 
 
 def names_and_codes(columns: list[dict[str, object]]) -> dict[str, list[str]]:
-    """What was found, column by column."""
+    """Matches, column by column."""
     found = {}
     for column in columns:
         codes = column["codes"]
@@ -92,7 +92,7 @@ def test_word_is_found_in_names_codes_and_labels(
 
 
 def test_accents_of_a_label_do_not_matter() -> None:
-    """Whoever types without them finds what is published with them."""
+    """A search without them finds what is published with them."""
     accented = Dictionary(
         (
             Column(

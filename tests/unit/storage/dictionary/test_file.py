@@ -142,7 +142,7 @@ def test_a_dictionary_that_is_written_is_read_back(tmp_path: Path) -> None:
 
 
 EVENTS = WHOLE[WHOLE.index("[events.stay]") :]
-# What is changed in the file, the line of the error, what it says, and what it suggests.
+# The change in the file, the line of the error, what it says, and what it suggests.
 MISTAKES = {
     "unknown key": ("version = 3\n", "vresion = 3\n", 2, "no key 'vresion'", "Did you mean: version"),
     "unknown key of a column": ("multi_valued", "multi_value", 15, "no key 'multi_value'", "multi_valued"),
