@@ -1,4 +1,4 @@
-"""What the census operator sets: `config.toml`, typed. Unknown settings are errors; see docs/settings.md."""
+"""The census operator's settings: `config.toml`, typed. Unknown settings are errors; see docs/settings.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the health operator sets: `config.toml`, typed. Unknown settings are errors; see docs/settings.md."""
+"""The health operator's settings: `config.toml`, typed. Unknown settings are errors; see docs/settings.md."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class HealthConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     dashboard: DashboardConfig = field(default_factory=DashboardConfig)
 
     def declared(self, dictionary: Dictionary) -> Declared:
-        """What a load under this dictionary may hold.
+        """The declared size of a load under this dictionary.
 
         Raises:
             InvalidRequestError: CONFIG_INVALID, DICTIONARY_UNUSABLE.

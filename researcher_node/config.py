@@ -1,4 +1,4 @@
-"""What a researcher's machine is told: `config.toml`, typed. Unknown settings are errors; see docs/settings.md."""
+"""A researcher's settings: `config.toml`, typed. Unknown settings are errors; see docs/settings.md."""
 
 from __future__ import annotations
 

@@ -286,7 +286,7 @@ class AgencyHome(ABC, Generic[StoreStateT]):
 
 
 class AgencyConfig(Protocol):
-    """What the configurations of both agencies say of the agency itself."""
+    """The settings about the agency itself that both agencies' configurations have."""
 
     @property
     def role(self) -> Role: ...

@@ -47,7 +47,7 @@ from health_node.roster.book import RosterBook, SentRoster
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What a health log shows at one instant. It follows from the log alone, and from nobody's records."""
+    """A health log at one instant, as an immutable picture. It follows from the log alone, and from nobody's records."""
 
     origin: str
     release: str

@@ -1,7 +1,7 @@
 """Answers for other programs: CSV, Markdown and Parquet with a row for each cell, JSON lines with an object for each question.
 
-What they hold is what `--json` tells of a question, under the same names: nothing is reckoned or rounded here. All rows together name
-the columns; text is UTF-8.
+They hold the fields that `--json` has of a question, under the same names: nothing is computed or rounded here. All rows together
+name the columns; text is UTF-8.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ ResultT = TypeVar("ResultT")
 
 @contextmanager
 def running(session: Session) -> Iterator[Callable[[Coroutine[Any, Any, ResultT]], ResultT]]:
-    """What runs the coroutines of one session, which ends with the block.
+    """Runner of one session's coroutines, which ends with the block.
 
     Between two of them nothing runs, so that somebody at the terminal can be asked, and can interrupt.
     """

@@ -355,7 +355,7 @@ def _criteria_of(where: str | None, by: str | Mapping[str, str], dictionary: Dic
             "INVALID_VALUE",
             name="by",
             problem=phrase("makes {count} groups", count=len(groups)),
-            remedy=phrase("Name 1 to {most} groups; each is charged as a question of its own.", most=_MOST_GROUPS),
+            remedy=phrase("Name 1 to {most} groups; each is charged as a separate question.", most=_MOST_GROUPS),
         )
     if where is None:
         return {name: describe(group) for name, group in groups.items()}

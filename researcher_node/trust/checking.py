@@ -150,7 +150,7 @@ def checked_json(asked: AskedQuestion, report: Report, uses: OwnUses) -> dict[st
 
 
 def log_json(report: Report) -> dict[str, Any]:
-    """What became of the log itself; `checkpoint` is the note that everything was compared with."""
+    """Outcome for the log itself; `checkpoint` is the note that everything was compared with."""
     return {
         "check": report.log.outcome.value,
         "problem": report.log.problem or None,

@@ -1,8 +1,8 @@
 """DESIGN section 5 once more, in plain Python over the JSON of the logs: nothing of the product's is used here.
 
 Written a second time so that a rule which the product forgot, or got wrong in writing and in replay alike, is still missed by
-somebody. Signatures of cards and orders are not checked here; the product's replay does that beside this. What it leaves out,
-that the note which a release carries is a cosigned checkpoint of this very log, is (`verify_release`).
+somebody. Signatures of cards and orders are not checked here; the product's replay does that beside this. It leaves one check
+to `verify_release`: that the note which a release carries is a cosigned checkpoint of this very log.
 """
 
 from __future__ import annotations

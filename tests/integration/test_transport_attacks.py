@@ -450,7 +450,7 @@ async def test_bytes_of_a_caller_who_may_not_call_are_not_read(loopback: Loopbac
 
 
 async def test_unknown_fields_are_refused_by_every_rpc(loopback: Loopback) -> None:
-    """A message with a field that this version does not know is refused whole, whoever sends it."""
+    """A message with a field that this version does not know is refused whole, no matter who sends it."""
     callers = {"Count": HEALTH, "SendRoster": HEALTH, "Deliver": CENSUS}
     for role, methods in SERVED_BY.items():
         for name, method in methods.items():

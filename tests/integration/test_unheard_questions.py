@@ -192,7 +192,7 @@ async def test_refusal_of_before_a_shutdown_does_not_advise_to_ask_anew(loopback
 
 
 async def test_ticket_that_comes_after_a_shutdown_is_refused_with_it(loopback: Loopback) -> None:
-    """Also one whose slot was lost: the health node hears of the shutdown, and so does whoever asks again later."""
+    """This includes one whose slot was lost: the health node hears of the shutdown, and so does anyone who asks again later."""
     world = loopback.world
     order = world.order(slot=4711)
     query = world.remember(loopback.answers, order)

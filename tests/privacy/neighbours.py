@@ -1,8 +1,8 @@
-"""Worlds that differ in one person's record, and one life that is lived in each of them.
+"""Worlds that differ in one person x look the same, but for the noise, to everyone who is not to know x.
 
-All worlds are copies of one deployment, so that all keys are the same; the people are the same but for one. What is asked
-is the same, word by word. Of what each party then sees, a `View` keeps what can be compared: values that are drawn at
-random (ids, signatures, hashes, times, the noise) by their lengths, everything else as it is.
+All worlds are copies of one deployment, so that all keys are the same; the people are the same but for one. The questions
+are the same, word by word. A `View` keeps the comparable part of each party's view: values that are drawn at random (ids,
+signatures, hashes, times, the noise) by their lengths, everything else as it is.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Worlds so small that every game an adversary can play in them is played, on the real rules of charging and dropping.
 
-Two worlds differ in what the adversary is not to know. They are walked through in step: whatever is asked, loaded or ordered,
-both say something. If they do not say the same, noise apart, one transcript has proved the world: no bound. If both
-answer, with true counts c and c' of one cell or of several, the transcript whose noisy counts are c is e^(norm(c - c') / b) times as likely in
-one of them, and no other is more (ARGUMENT.md 2). What is asked next may depend on every noisy count that came before; since
-neither refusals nor drops do, the worst transcript of all adaptive games is the worst of all sequences, and its log-odds are
-the sum, kept as a fraction of a nat.
+Two worlds differ in what the adversary is not to know. They are walked through in step: whatever is asked, loaded or ordered, both say
+something. If they do not say the same, noise apart, one transcript has proved the world: no bound. If both answer, with true counts c and c'
+of one cell or of several, the transcript whose noisy counts are c is e^(norm(c - c') / b) times as likely in one of them, and no other is more
+(ARGUMENT.md 2). The next question may depend on every noisy count that came before; since neither refusals nor drops do, the worst transcript
+of all adaptive games is the worst of all sequences, and its log-odds are the sum, kept as a fraction of a nat.
 
 Real are: the ledger (`census_node.ledger`), what loads carry over and how cards are joined and counted
 (`census_node.ledger.subjects`, `census_node.registry`), prices and caps (`broker_common.privacy`), and the service's own state with

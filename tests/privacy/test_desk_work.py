@@ -1,4 +1,4 @@
-"""The census node's work for a sample tells nothing: the same steps, the same arrays, the same blocks on disk, whoever is in it.
+"""The census node's work for a sample tells nothing: the same steps, the same arrays, the same blocks on disk, no matter who is in it.
 
 One whole walk is followed, from the sealed parts to the stored answer: every step of the interpreter in the node's own modules and in
 those that it is made of, line by line; every call of NumPy with the shapes and types that it reads, fills and makes; and the kept sample's file. All are equal for
@@ -181,7 +181,7 @@ def verify_same(one: Work, other: Work) -> None:
 
 @pytest.mark.parametrize("subject", ["person", "household"])
 def test_work_for_a_sample_is_the_same_whoever_is_in_it(tmp_path: Path, subject: Subject) -> None:
-    """Nobody, everybody, half, one, a cluster; whoever is linked; whoever is dropped; of one agency and then of another."""
+    """Nobody, everybody, half, one, a cluster; any people linked; any people dropped; of one agency and then of another."""
     verify_equal(tmp_path, subject)
 
 

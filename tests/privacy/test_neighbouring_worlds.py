@@ -1,4 +1,4 @@
-"""Worlds that differ in one person x look the same, but for the noise, to whoever is not to know x.
+"""Worlds that differ in one person x look the same, but for the noise, to everyone who is not to know x.
 
 To the researcher (R-only): whether x has a health record, what stands in it, whether x is in the census, what x speaks;
 hence also whether a cohort is of nobody or of one person, and whether a roster fits into one frame. To health agency and

@@ -1,8 +1,8 @@
-"""Worlds that differ in one person look the same, byte for byte, to everybody who watches the nodes from outside the agencies.
+"""Worlds that differ in one person x look the same, but for the noise, to everyone who is not to know x.
 
 Both worlds begin from the same files and keys, at the same instant of a clock that the test holds, with the same random
-numbers; the same questions are asked at the same instants. Then every public answer of both dashboards is compared. Of the
-checkpoints the hash and the signatures are left out: they are commitments to samples, and random to everybody else.
+numbers; the same questions are asked at the same instants. Then every public answer of both dashboards is compared. The
+hash and the signatures of checkpoints are left out: they are commitments to samples, and random to everybody else.
 """
 
 from __future__ import annotations

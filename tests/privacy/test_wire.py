@@ -1,6 +1,6 @@
 """The visible form of traffic beneath TLS: lengths, forms, and what two attempts have in common.
 
-What must not stand there in the clear is searched for by `test_canaries`, whose evidence holds every byte that passed.
+`test_canaries`, whose evidence holds every byte that passed, searches for values that must not be there in the clear.
 """
 
 from __future__ import annotations

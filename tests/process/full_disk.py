@@ -2,7 +2,7 @@
 
 Runs in a mount namespace of its own, where it may mount; `test_full_disk.py` starts it. For every SPARE the disk is
 filled up to so many bytes, questions are asked until the node stops, the disk is freed and the node started again.
-What does not hold is an AssertionError.
+A broken promise is an AssertionError.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The benchmarks, with few people: that every one of them still runs and measures what it says. What they find is not judged."""
+"""The benchmarks, with few people: that every one of them still runs and measures what it says. Their figures are not judged."""
 
 from __future__ import annotations
 

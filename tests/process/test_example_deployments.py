@@ -1,6 +1,6 @@
 """The examples in deploy/examples, by commands alone: two agencies are made of their files, load what they have, and answer.
 
-People are made up here, in the agencies' own words, as the example's source.toml describes them. What a question should count is counted
+People are made up here, in the agencies' own words, as the example's source.toml describes them. The expected counts of a question come
 from the same rows by a few lines of Python.
 """
 

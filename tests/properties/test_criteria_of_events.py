@@ -1,8 +1,8 @@
 # ruff: noqa: S608 - SQL is what criteria are compared with here
 """Criteria on hierarchies and events mean what an independent database says: DuckDB, on the same people, asked in its own words.
 
-Every condition is drawn twice at once, as criteria and as SQL; the SQL is made beside the text, from no tree of ours. What
-stands under a code is found by the database from the bare list of who stands under whom.
+Every condition is drawn twice at once, as criteria and as SQL; the SQL is made beside the text, from no tree of ours. The
+database finds the descendants of a code from the bare list of who stands under whom.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A load at either agency while a question is on its way, at each stage of it, of the same release or of a new one.
 
 An answer is counted on the registry that it was charged on, and its sample drawn from the people that its ticket was
-accepted on, as places of their roster; or there is no charge. What they need stays until then, and no longer.
+accepted on, as places of their roster; or there is no charge. Their files stay until then, and no longer.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def test_whatever_happens_in_whichever_order_the_ledger_is_the_oracles(done: lis
                 try:
                     do(world, elsewhere, name, tuple(arguments))
                 except BrokerError as error:
-                    # Another subject of budgets after the first charge is what the log refuses, which stops whoever tries.
+                    # The log refuses another subject of budgets after the first charge, and the writer stops.
                     if error.code not in {"BUDGET_EXHAUSTED", "SERVICE_SHUT_DOWN"} and "subject" not in str(error):
                         raise
                     if error.stops_node:
