@@ -92,7 +92,7 @@ class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 class CensusConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """config.toml of a census home."""
 
-    # What kind of home this is.
+    # Kind of this home.
     role: Literal["census"]
     # Name of the organisation, as in its certificate's URI SAN.
     organisation: Identifier

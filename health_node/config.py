@@ -84,7 +84,7 @@ class CensusPeer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class HealthConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """config.toml of a health home."""
 
-    # What kind of home this is.
+    # Kind of this home.
     role: Literal["health"]
     # Name of the organisation, as in its certificate's URI SAN.
     organisation: Identifier

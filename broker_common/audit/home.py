@@ -47,7 +47,7 @@ class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class AuditorConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """config.toml of an auditor's home."""
 
-    # What kind of home this is.
+    # Kind of this home.
     role: Literal["auditor"]
     # The health agency whose log is examined. Empty: the only one with a card in `trust/`.
     health: str = ""

@@ -1,6 +1,7 @@
-"""What agencies sign, on the wire: policies, and dictionaries.
+"""Signed documents of agencies, on the wire: policies, and dictionaries.
 
-Of a dictionary the agency's signed word comes first, then the document in parts. A peer that has it already is told so.
+A dictionary begins with the agency's signed word, then the document follows in parts. A peer that has it already is
+told so.
 """
 
 from __future__ import annotations

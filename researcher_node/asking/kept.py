@@ -1,4 +1,4 @@
-"""What the agencies publish, as it is kept in a researcher's home.
+"""The agencies' publications, as they are kept in a researcher's home.
 
 `policies/` has the census agency's policies that answers were given under, one document a file, named by its hash: a share of a
 budget can be told of every stored answer, offline and whatever is in force today. A document that is not the one its name says is

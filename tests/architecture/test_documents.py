@@ -227,7 +227,7 @@ def test_the_readme_is_short() -> None:
 
 
 def anchors(path: Path) -> set[str]:
-    """What links may name in a document, as forges make it from titles."""
+    """Titles that links may name in a document, as forges make them."""
     text = re.sub(r"(?ms)^ *```.*?^ *```", "", path.read_text(encoding="utf-8"))
     plain = [re.sub(r"[^\w\- ]", "", title.strip().lower()) for title in re.findall(r"(?m)^#+ (.+)$", text)]
     return {title.replace(" ", "-") for title in plain}

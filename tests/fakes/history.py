@@ -260,7 +260,7 @@ class History:
         return self.cosigned["census"]
 
     def census_state(self) -> CensusState:
-        """What the operator's next order to the census node refers to."""
+        """The state that the operator's next order to the census node refers to."""
         state = logs.census_state()
         state.origin, state.size, state.policy_hash = logs.ORIGIN, self.census.size, self.census.policy
         return state

@@ -481,7 +481,7 @@ class Simulation:
         return "", lambda: None
 
     def _fault(self, process: Process | None) -> Fault | None:
-        """What the disk does to the commit of a process, if anything."""
+        """The disk's fault at the commit of a process, if any."""
         if process is None:
             return None
         party = self.parties[process.party]

@@ -441,7 +441,7 @@ def _check_audited_load(load: Load, data: bytes) -> None:
     del data
     persons, households = load.link(as_names(make_pseudonyms(4)))
     for numbers, count in ((persons, load.person_count), (households, load.household_count)):
-        require((numbers[numbers != NOBODY] < count).all(), "whoever is found has numbers that were given")
+        require((numbers[numbers != NOBODY] < count).all(), "people who are found have numbers that were given")
     require(len(load.homes()) == load.person_count, "every person has a household, or none")
     everybody = load.homes() != NOBODY
     for text in (FRENCH, "all"):

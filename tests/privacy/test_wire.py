@@ -313,7 +313,7 @@ def test_an_exchange_says_nothing_but_a_card_that_its_party_has_announced(
 
 
 # --- what attempts have in common ----------------------------------------------------------------------------------------
-#
+
 # Two independent streams of 66,704 bytes have 4.5e9 pairs of 16-byte windows; two of them are equal by chance with
 # probability below 4.5e9 * 2^-128 < 1e-28. A shared window therefore means a shared key, nonce, block or value.
 

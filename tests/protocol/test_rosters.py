@@ -540,7 +540,7 @@ async def test_newer_load_while_the_census_node_was_away_skips_the_older_roster(
 
 
 async def test_staged_roster_gives_way_to_a_newer_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two rosters that came before either could be joined, the newer one comes into force and the other is erased."""
+    """If two rosters come before either could be joined, the newer one comes into force and the other is erased."""
     async with Agencies(world) as agencies:
         with monkeypatch.context() as patch:
             patch.setattr(world.census.rosters, "join_due", list)

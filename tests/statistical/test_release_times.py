@@ -390,7 +390,7 @@ class InboxChannel(contextlib.AbstractAsyncContextManager["InboxChannel"]):
     def unary_unary(
         self, *_: object, **_options: object
     ) -> Callable[..., Awaitable[inbox_service_pb2.DeliverResponse]]:
-        """What the generated stub makes its one call of."""
+        """The factory of the generated stub's one call."""
         return self._deliver
 
     async def _deliver(

@@ -347,7 +347,7 @@ def of_another_log(history: History) -> dict[str, Any]:
 
 
 def of_the_first(history: History) -> dict[str, Any]:
-    """What a receipt says of the first charge."""
+    """A receipt's statement about the first charge."""
     index = history.asked[0].index
     proof, entry = history.census.tree.inclusion_proof(index), history.census.entries[index]
     return {"log_index": index, "checkpoint": history.census.note(), "inclusion_proof": proof, "entry": entry}

@@ -225,7 +225,7 @@ class _Table:
             self.wrong(
                 key,
                 f"others can write the file that {key} names",
-                f"Let it belong to whoever owns the home, and let nobody else write it: chmod go-w {path}.",
+                f"Give it to the owner of the home, and let nobody else write it: chmod go-w {path}.",
             )
         return path
 

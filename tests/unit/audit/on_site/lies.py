@@ -23,7 +23,7 @@ Tell: TypeAlias = Callable[[Site], object]
 
 @dataclass(frozen=True, slots=True)
 class Lie:
-    """What is changed in a home, and as CODE:WHERE every problem that has to be found.
+    """A change in a home, and as CODE:WHERE every problem that has to be found.
 
     WHERE is the charge (from 0), load, change of key or roster that is named: `c4`, `l1`, `r0`, `s0`.
     """

@@ -294,7 +294,7 @@ def test_strict_charges_stay_everybodys_and_show_with_their_answers() -> None:
 
 @pytest.mark.parametrize("accounting", ["strict", "per_person"])
 def test_the_last_allowed_answer_goes_to_the_first_sample_and_shows_when_it_is_out(accounting: str) -> None:
-    """Of three samples, all are admitted and charged; shown are the answers that are out."""
+    """All three samples are admitted and charged; shown are the answers that are out."""
     state = by_person(accounting=accounting, max_answers=3)
 
     def charge(number: int) -> Step:
