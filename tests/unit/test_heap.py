@@ -34,7 +34,7 @@ for thread in threads:
 hold.wait()
 for thread in threads:
     thread.join()
-# Of this program alone: what resource.getrusage says begins with whoever started it.
+# Memory of this program alone: resource.getrusage counts from the process that started it.
 print(*(line.split()[1] for line in pathlib.Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")))
 """
 
