@@ -170,7 +170,7 @@ class AuditorHome:
         return key
 
     def oversight_key(self) -> UnsealingKey:
-        """What reads openings.
+        """The key that reads openings.
 
         Raises:
             InvalidRequestError: INVALID_VALUE, this auditor has none; SECRET_MISSING.

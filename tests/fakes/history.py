@@ -494,12 +494,12 @@ def unwatched(_: str) -> Callable[[int, int], None]:
 
 
 def in_memory(exports: Exports) -> dict[str, MemoryPart]:
-    """What is handed in, as parts."""
+    """The hand-in, as parts."""
     return {role: MemoryPart(files) for role, files in exports.items()}
 
 
 def replayed(exports: Exports, home: AuditorHome, opened: OpenedOnSite | None = None) -> Audited:
-    """What an audit makes of exports that lie in memory."""
+    """Result of an audit of exports that lie in memory."""
     return replay_parts(in_memory(exports), home, unwatched, opened)
 
 

@@ -1,10 +1,9 @@
 """One whole life of a deployment, recorded: everything that parties do, and everything that goes wrong on the way.
 
-Real node processes under a wiretap, asked with the documented commands: loads of either kind with wrong rows, quotes,
-answers at once and at ticks, fractions, an empty cohort, typos, refusals, an expired ticket, an expired answer, retries, a
-connection that is cut in the middle, each node down and back, kill -9 at a durable step, every kind of key replaced, the
-linkage key changed, a second researcher registered and revoked, an inbox that opens late, a shutdown, a reopening. Both
-dashboards are looked at by everybody who may, and an audit report is made of it all. What tests then look at is `evidence`: everything that anybody held or was told meanwhile (`privacy.evidence`).
+Real node processes under a wiretap, asked with the documented commands: loads of either kind with wrong rows, quotes, answers at once and at ticks, fractions, an empty cohort, typos, refusals, an
+expired ticket, an expired answer, retries, a connection that is cut in the middle, each node down and back, kill -9 at a durable step, every kind of key replaced, the linkage key changed, a second
+researcher registered and revoked, an inbox that opens late, a shutdown, a reopening. Both dashboards are looked at by everybody who may, and an audit report is made of it all. Tests then examine
+`evidence`: everything that anybody held or was told meanwhile (`fakes.evidence`).
 """
 
 from __future__ import annotations
