@@ -426,7 +426,7 @@ REASONS: Mapping[str, Reason] = {
         InvalidRequestError,
         "The ticket has expired.",
         "Ask again: a new quote and a new ticket are made for you. If that one has expired as well, a node's clock is wrong: "
-        "tell the operators, who find 'When the clock was wrong' in docs/recover.md.",
+        "tell the operators, and refer them to 'When the clock was wrong' in docs/recover.md.",
     ),
     "TICKET_REUSED": Reason(
         InvalidRequestError,
@@ -710,8 +710,8 @@ REASONS: Mapping[str, Reason] = {
     "INTEGRITY": Reason(
         InternalError,
         "The stored state does not match the log: {problem}.",
-        "The node stays shut. Find the row of what it names under 'When a node refuses to start' in docs/recover.md, and put back "
-        "nothing that the row does not name.",
+        "The node stays shut down. Find the row for it under 'When a node refuses to start' in docs/recover.md, and "
+        "restore only what that row names.",
     ),
     "FORMAT_UNKNOWN": Reason(
         InternalError,

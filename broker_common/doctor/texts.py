@@ -72,7 +72,7 @@ NO_LINKAGE_KEY_REMEDY = (
 ROSTER_TAKEN = "The census node has not refused the roster of the data in force."
 ROSTER_REFUSED = "The census node refused the roster of the data in force ({code}), and questions wait for it."
 ROSTER_REFUSED_REMEDY = (
-    "The node sends it again by itself; see 'What can go wrong' in docs/failures.md if that does not mend it."
+    "The node sends it again automatically; if that does not help, see 'What can go wrong' in docs/failures.md."
 )
 ROSTER_MISMATCH_REMEDY = (
     "The two agencies do not link the same way: compare 'linkage' in 'tripartite health status' and 'tripartite census status', and id_form "
