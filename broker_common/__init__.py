@@ -1,4 +1,4 @@
-"""What the three nodes share: values, errors, cryptography, accounting, queries, logs, storage and transport.
+"""Shared by the three nodes: values, errors, cryptography, accounting, queries, logs, storage and transport.
 
 The pure packages (`values`, `errors`, `crypto`, `privacy`, `query`, `tlog`) do no input or output and take clock and
 randomness as parameters. On them rest `storage` (files) and `rpc` (calls), `membership` (keys, cards, who is known), `agency`

@@ -73,7 +73,7 @@ _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
 
 
 def ready_line(text: str, *, lifeline: bool) -> Callable[[str], None]:
-    """What a serving command calls with its address: prints the ready line, then holds to its lifeline."""
+    """Print the ready line with this address, then hold to the lifeline of a serving command."""
 
     def ready(address: str) -> None:
         click.echo(said(text, address=address))
@@ -189,7 +189,7 @@ def _points() -> Sequence[EntryPoint]:
 
 
 def _summary(point: EntryPoint) -> str:
-    """What a command says of itself in a list: the docstring of the function that it is made of, read without importing it.
+    """A command's line in a list: the docstring of the function that it is made of, read without importing it.
 
     Empty if its package is not here.
     """
@@ -205,7 +205,7 @@ def _summary(point: EntryPoint) -> str:
 
 
 def load_installed(point: EntryPoint) -> Any:
-    """What an entry point of one of our packages leads to.
+    """Load the object of an entry point of one of our packages.
 
     Raises:
         InvalidRequestError: NOT_INSTALLED.
@@ -242,7 +242,7 @@ def program() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and leave with its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    # SECURITY: before anything is written. What is to be handed on is opened up by `durable`.
+    # SECURITY: before anything is written. `durable` opens the permissions of files that are meant for others.
     close_to_others()
     # A command that is told to end may say so, and leaves nothing behind; serving nodes put handlers of their own here.
     signal.signal(signal.SIGTERM, _interrupt)
@@ -345,7 +345,7 @@ def _say_error(text: str) -> None:
 
 
 def _homes(words: Sequence[str]) -> list[str]:
-    """What the words of a command name with --home."""
+    """Homes that a command line names with --home."""
     homes = [word for option, word in pairwise(words) if option == "--home"]
     return homes + [word.partition("=")[2] for word in words if word.startswith("--home=")]
 

@@ -58,7 +58,7 @@ class BrokerError(Exception):
 
     @property
     def text(self) -> str:
-        """One sentence for a person, safe to show to whoever made the request."""
+        """One sentence for a person, safe to show to the caller."""
         return REASONS[self.code].text.format_map(_spoken(self.details))
 
     def said(self, translate: Callable[[str], str]) -> tuple[str, str]:
@@ -74,7 +74,7 @@ class BrokerError(Exception):
 
     @property
     def hint(self) -> str:
-        """What the reader can do next."""
+        """The reader's next step."""
         return self._hint.format_map(_spoken(self.details))
 
     @property
@@ -210,10 +210,11 @@ REASONS: Mapping[str, Reason] = {
     ),
     "CRITERIA_TOO_DEAR": Reason(
         InvalidRequestError,
-        "To find the people of this condition takes more work than one question may; about {terms} comparisons of this kind "
-        "would do.",
-        "Use fewer comparisons, ranges instead of many single values, or several questions. What may be spent follows from the "
-        "policy's forward delay and the declared size of the health data, not from who matches. Nothing was charged.",
+        "Finding the people of this condition takes more work than one question may use; about {terms} comparisons "
+        "of this kind would fit.",
+        "Use fewer comparisons, ranges instead of many single values, or several questions. The limit follows from "
+        "the policy's forward delay and the declared size of the health data, not from who matches. Nothing was "
+        "charged.",
     ),
     "UNKNOWN_COLUMN": Reason(
         InvalidRequestError, "There is no column '{column}'.", "Did you mean: {nearest}? " + _CRITERIA_HINT
@@ -257,7 +258,7 @@ REASONS: Mapping[str, Reason] = {
     "TOO_MANY_CELLS": Reason(
         InvalidRequestError,
         "The question has {cells} cells; the census node answers {served} in one question.",
-        "Ask for fewer cells at a time. Each question is charged by itself.",
+        "Ask for fewer cells at a time. Each question is charged separately.",
     ),
     # The file's name carries the line, the problem is a sentence.
     "STUDY_INVALID": Reason(InvalidRequestError, "{file}: {problem}", "{remedy}"),
@@ -289,8 +290,8 @@ REASONS: Mapping[str, Reason] = {
     ),
     "BAD_SIGNATURE": Reason(
         InvalidRequestError,
-        "The signature of the {subject} does not hold.",
-        "It was altered on the way or signed with another key. Nothing was charged. Get it again from whoever signed it.",
+        "The signature of the {subject} is not valid.",
+        "It was altered in transit or signed with another key. Nothing was charged. Ask its signer to send it again.",
     ),
     "UNKNOWN_KEY": Reason(
         InvalidRequestError,
@@ -309,7 +310,7 @@ REASONS: Mapping[str, Reason] = {
         "Project '{project}' is not registered for researcher '{researcher}'.",
         "Give a registered one with --project, or ask the operators of both agencies to register it: "
         "'tripartite census register --researcher ID --project P', and the same at health, with every --project that is to "
-        "stay: those that are not named are dropped.",
+        "stay: projects that are not named are dropped.",
     ),
     "WRONG_ROLE": Reason(
         InvalidRequestError,
@@ -324,41 +325,42 @@ REASONS: Mapping[str, Reason] = {
     "INSECURE_TRANSPORT": Reason(
         InvalidRequestError,
         "The connection is not mutual TLS 1.3 with a recognised certificate.",
-        "Update the client's TLS library, and see to it that the other side has registered your present card: "
+        "Update the client's TLS library, and make sure that the other side has registered your current card: "
         "'tripartite keys card'.",
     ),
     "CERTIFICATE_EXPIRED": Reason(
         InvalidRequestError,
         "The TLS certificate of the {subject} has expired.",
-        "Its owner makes a new one with 'tripartite keys rotate tls' and hands the card to the peers. Nothing was charged. If "
-        "its time has not come, the node's clock is wrong: 'When the clock was wrong' in docs/recover.md.",
+        "Its owner makes a new one with 'tripartite keys rotate tls' and hands the card to the peers. Nothing was "
+        "charged. If it should still be valid, the node's clock is wrong: 'When the clock was wrong' in "
+        "docs/recover.md.",
     ),
     "CARD_OUTDATED": Reason(
         InvalidRequestError,
-        "The card of {party} is not newer than the one that is known.",
+        "The card of {party} is not newer than the one known here.",
         "Nothing was changed. Its owner prints the current one with 'tripartite keys card'.",
     ),
     "CARD_UNRELATED": Reason(
         InvalidRequestError,
-        "The card of {party} does not follow the one that is known: the identity key that is known has not signed it.",
-        "Nothing was changed. Compare its fingerprint with its owner on another way; if the card is theirs, register it with "
+        "The card of {party} does not follow the one known here: the known identity key did not sign it.",
+        "Nothing was changed. Compare its fingerprint with its owner over another channel; if the card is theirs, register it with "
         "--replace, at an agency also with --reason.",
     ),
     "COSIGNED_AHEAD": Reason(
         InvalidRequestError,
-        "The cosignature by {witness} says a time that has not come.",
-        "It is not kept. One of the two clocks is wrong by an hour or more: see 'When the clock was wrong' in "
+        "The cosignature by {witness} has a time in the future.",
+        "It was not kept. One of the two clocks is wrong by an hour or more: see 'When the clock was wrong' in "
         "docs/recover.md.",
     ),
     "LOG_NAME_TAKEN": Reason(
         InvalidRequestError,
-        "The card of {party} says that its log is called {log}, and that is the log of {owner}.",
+        "The card of {party} names its log {log}, which is the log of {owner}.",
         "Nothing was changed. Cosignatures are known by a log's name, so no two parties share one, not even after a "
-        "revocation. Ask for the card of a home whose log has a name of its own.",
+        "revocation. Ask for the card of a home whose log has another name.",
     ),
     "CARD_MISSING": Reason(
         InvalidRequestError,
-        "This home has announced no card, so nobody can know its keys.",
+        "This home has not announced a card, so no peer can know its keys.",
         "Make a home with 'tripartite researcher create', or a whole deployment with 'tripartite init DIR'.",
     ),
     "CARD_UNREADABLE": Reason(
@@ -369,13 +371,13 @@ REASONS: Mapping[str, Reason] = {
     "NOT_REGISTERED": Reason(
         InvalidRequestError,
         "Nobody is registered here as {party}.",
-        "'tripartite keys list' shows who is. A new peer prints its card with 'tripartite keys card'; it is registered with "
+        "'tripartite keys list' shows the registered parties. A new peer prints its card with 'tripartite keys card'; it is registered with "
         "'tripartite researcher register', 'tripartite health register' or 'tripartite census register'.",
     ),
     "FINGERPRINT_MISMATCH": Reason(
         InvalidRequestError,
         "The card's fingerprint is {found}, not the one that was given.",
-        "Compare the fingerprint with the card's owner on another way. Nothing was registered.",
+        "Compare the fingerprint with the card's owner over another channel. Nothing was registered.",
     ),
     "SEALED_WRONGLY": Reason(
         InvalidRequestError,
@@ -394,9 +396,9 @@ REASONS: Mapping[str, Reason] = {
     ),
     "ROSTER_REUSED": Reason(
         InvalidRequestError,
-        "Roster {number} was already sent with another content.",
+        "Roster {number} was already sent with other content.",
         "The roster in force stays. Was the health node's home restored from a copy? See 'When a node refuses to start' in "
-        "docs/recover.md; the next load sends a roster with a number of its own.",
+        "docs/recover.md; the next load sends a roster with a new number.",
     ),
     "ROSTER_OLD": Reason(
         InvalidRequestError,
@@ -417,19 +419,19 @@ REASONS: Mapping[str, Reason] = {
     "ANSWER_EXPIRED": Reason(
         InvalidRequestError,
         "The answer to {query} was kept until its retention ended and has been removed.",
-        "It cannot be fetched any more. A new question gets a new answer and is charged again.",
+        "It can no longer be fetched. A new question gets a new answer and is charged again.",
     ),
     # --- tickets ---------------------------------------------------------------------------------------------------
     "TICKET_EXPIRED": Reason(
         InvalidRequestError,
         "The ticket has expired.",
         "Ask again: a new quote and a new ticket are made for you. If that one has expired as well, a node's clock is wrong: "
-        "tell the operators, who find 'When the clock was wrong' in docs/recover.md.",
+        "tell the operators, and refer them to 'When the clock was wrong' in docs/recover.md.",
     ),
     "TICKET_REUSED": Reason(
         InvalidRequestError,
         "This query id or ticket was already used for something else.",
-        "Ask again: every question needs a ticket of its own. Nothing was charged twice.",
+        "Ask again: every question needs its own ticket. Nothing was charged twice.",
     ),
     "POLICY_MISMATCH": Reason(
         InvalidRequestError,
@@ -438,20 +440,20 @@ REASONS: Mapping[str, Reason] = {
     ),
     "RELEASE_MISMATCH": Reason(
         InvalidRequestError,
-        "The ticket names census release '{asked}', the service answers on '{served}'.",
+        "The ticket names census release '{asked}', but the service answers from '{served}'.",
         "Quote again to see the census release in force, then ask again.",
     ),
     "LINKAGE_MISMATCH": Reason(
         RefusedError,
-        "The two agencies do not link their records alike: only one of them has changed the key, or their dictionaries name "
+        "The two agencies do not link their records the same way: only one of them has changed the key, or their dictionaries name "
         "different forms of ids or linkages. Nothing was charged.",
-        "Ask again when both do; their operators know when.",
+        "Ask again when they do; their operators know when.",
     ),
     "ROSTER_NOT_IN_FORCE": Reason(
         InvalidRequestError,
         "The health agency's data were replaced while the question was on its way, or the census node does not have their roster "
         "yet. Nothing was charged.",
-        "Ask again: the roster of the data in force is sent by itself, and the new question waits for it.",
+        "Ask again: the roster of the data in force is sent automatically, and the new question waits for it.",
     ),
     "SLOT_UNUSABLE": Reason(
         InvalidRequestError,
@@ -461,12 +463,12 @@ REASONS: Mapping[str, Reason] = {
     # --- policy, budget and state ----------------------------------------------------------------------------------
     "SCALE_REFUSED": Reason(
         RefusedError,
-        "The policy does not admit the scale {scale}.",
-        "Admissible scales are {scales}. A larger scale means more noise and a lower price.",
+        "The policy does not allow the scale {scale}.",
+        "Allowed scales are {scales}. A larger scale means more noise and a lower price.",
     ),
     "BUDGET_EXHAUSTED": Reason(
         RefusedError,
-        "What is left of the privacy budget does not pay for an answer at scale {scale}.",
+        "The remaining privacy budget does not pay for an answer at scale {scale}.",
         "A larger scale costs less: run 'tripartite researcher quote' with a larger --scale to see what still fits.",
     ),
     "QUOTA_REACHED": Reason(
@@ -478,13 +480,13 @@ REASONS: Mapping[str, Reason] = {
     "TOO_MANY_QUOTES": Reason(
         RefusedError,
         "You have asked the census node for more quotes than it gives one researcher at a time.",
-        "Try again in {retry_seconds} seconds; 'tripartite researcher ask' waits for that by itself, within --wait.",
+        "Try again in {retry_seconds} seconds; 'tripartite researcher ask' waits for that automatically, within --wait.",
     ),
     "SERVICE_SHUT_DOWN": Reason(
         RefusedError,
         "The service has shut down: the census agency has stopped it, it has given as many answers as it may, or one more "
         "could let somebody become surer of one person's language than the limit that the agency has set.",
-        "No question is answered unless the census agency reopens it. Answers already charged can still be fetched with "
+        "No question is answered unless the census agency reopens the service. Answers already charged can still be fetched with "
         "'tripartite researcher answers --collect'.",
     ),
     "POLICY_IN_FORCE": Reason(
@@ -501,26 +503,26 @@ REASONS: Mapping[str, Reason] = {
     ),
     "SUBJECT_FIXED": Reason(
         RefusedError,
-        "Budgets are for each {subject} since the first answer was charged, and stay so.",
-        "The charges of persons say nothing of what their households were counted for, nor the other way round. Propose a policy "
-        "with --subject {subject}; to let less be learned of each, lower --max-belief, or end the service with 'tripartite census shutdown'.",
+        "Since the first answer was charged, budgets are for each {subject}, and this cannot be changed.",
+        "The charges of persons do not show what their households were counted for, or the reverse. Propose a policy "
+        "with --subject {subject}; to allow less to be learned about each, lower --max-belief, or end the service with 'tripartite census shutdown'.",
     ),
     "LINKAGE_FIXED": Reason(
         RefusedError,
-        "Records are linked by linkage '{name}' since the first load, and stay so.",
-        "Propose a policy with --linkage {name}. Another linkage needs a deployment of its own, with a budget of its own.",
+        "Since the first load, records are linked by linkage '{name}', and this cannot be changed.",
+        "Propose a policy with --linkage {name}. Another linkage needs a separate deployment, with a separate budget.",
     ),
     "NOTHING_FITS": Reason(
         RefusedError,
-        "The service stays shut down: the policy admits no answer beside what has been charged and answered.",
-        "Propose a policy that admits a larger scale, a higher cap or more answers ('tripartite census policy propose'), adopt "
+        "The service stays shut down: the policy allows no answer beyond those already charged.",
+        "Propose a policy that allows a larger scale, a higher cap or more answers ('tripartite census policy propose'), adopt "
         "it ('tripartite census policy adopt', with --confirm where it is weaker), then reopen.",
     ),
     "NOT_SHUT_DOWN": Reason(
-        RefusedError, "The service is not shut down.", "There is nothing to reopen; 'tripartite census status' says so."
+        RefusedError, "The service is not shut down.", "There is nothing to reopen; see 'tripartite census status'."
     ),
     "BUSY": Reason(
-        RefusedError, "The node has as many questions in hand as it accepts.", "Try again in {retry_seconds} seconds."
+        RefusedError, "The node is working on as many questions as it accepts.", "Try again in {retry_seconds} seconds."
     ),
     "NOTHING_LOADED": Reason(
         RefusedError, "No {what} has been loaded.", "The operator loads it with 'tripartite {role} load'."
@@ -533,14 +535,14 @@ REASONS: Mapping[str, Reason] = {
     "DICTIONARY_CHANGED": Reason(
         RefusedError,
         "The question was written with another dictionary of the {role} agency than the one in force.",
-        "{changes} Nothing was charged. Ask again: the dictionary in force is fetched by itself.",
+        "{changes} Nothing was charged. Ask again: the dictionary in force is fetched automatically.",
     ),
-    "LOADING": Reason(RefusedError, "Another load is under way in this home.", "Wait for it to end, then try again."),
+    "LOADING": Reason(RefusedError, "Another load is running in this home.", "Wait for it to end, then try again."),
     "POLICY_TOO_NARROW": Reason(
         RefusedError,
         "The census policy does not fit the places that are declared for the health data: {problem}.",
-        "The census operator must raise it ('tripartite census policy propose {remedy}'): criteria that take longer would tell how "
-        "many people match.",
+        "The census operator must raise it ('tripartite census policy propose {remedy}'): criteria that take longer "
+        "would reveal how many people match.",
     ),
     "LOAD_REFUSED": Reason(
         InvalidRequestError, "Nothing was loaded: {problem}.", "{remedy} What was loaded before is still in force."
@@ -555,12 +557,12 @@ REASONS: Mapping[str, Reason] = {
     ),
     "DOCUMENT_UNREADABLE": Reason(
         InvalidRequestError,
-        "{file} is no document of the policy lab, or was changed afterwards.",
+        "{file} is not a document of the policy lab, or was changed afterwards.",
         "Give the folder that 'tripartite lab evaluate', 'table' or 'sensitivity' wrote with --out, as they wrote it.",
     ),
     "RESULTS_INTERNAL": Reason(
         InvalidRequestError,
-        "{file} was computed from a data file that nobody has declared public or synthetic: an assessment is handed on, and it is not.",
+        "{file} was computed from a data file that nobody has declared public or synthetic: an assessment is published, and such results must not be.",
         "If the data are public or synthetic, declare that: 'standing: public' or 'standing: synthetic' in the run file, or --standing, and "
         "run it again. Otherwise leave the folder out.",
     ),
@@ -571,13 +573,13 @@ REASONS: Mapping[str, Reason] = {
     ),
     "LAB_PROCESS_ENDED": Reason(
         InternalError,
-        "A process of the evaluation was ended from outside, most often because the machine has no memory left.",
-        "Run it again with --out and fewer --processes: finished parts are kept, and it goes on where it stopped.",
+        "A process of the evaluation was killed, most often because the machine ran out of memory.",
+        "Run it again with --out and fewer --processes: finished parts are kept, and the run continues where it stopped.",
     ),
     "LINKING_NOT_LEARNED": Reason(
         InvalidRequestError,
         "Nothing was linked: {problem}.",
-        "The files may be too small, or not of the same people. Other rules of training, or fewer columns under compared, may help: "
+        "The files may be too small, or about different people. Other rules of training, or fewer columns under compared, may help: "
         "docs/linkage.md. Nothing was written.",
     ),
     # --- the policy lab --------------------------------------------------------------------------------------------
@@ -586,21 +588,21 @@ REASONS: Mapping[str, Reason] = {
     "CTGAN_NOT_INSTALLED": Reason(
         InvalidRequestError,
         "Training needs '{package}', which is not installed here.",
-        "It is an install of its own, under a licence of its own: 'make .venv/.ctgan' (docs/lab/sensitivity.md). Without it give synthetic rows "
-        "of any generator with --generated FILE.",
+        "It is a separate installation under a separate licence: 'make .venv/.ctgan' (docs/lab/sensitivity.md). "
+        "Without it, give synthetic rows from any generator with --generated FILE.",
     ),
     "LICENCE_NOT_ACCEPTED": Reason(
         InvalidRequestError,
         "{package} has a licence that must be accepted before use; it was shown above.",
-        "Read it, and give --accept-licence if your use is within it. Without it give synthetic rows of any generator with --generated FILE.",
+        "Read it, and give --accept-licence if your use is within it. Without it, give synthetic rows from any generator with --generated FILE.",
     ),
     "RELINK_REFUSED": Reason(
         InvalidRequestError, "The linkage key was not changed: {problem}.", "{remedy} The key before is still in force."
     ),
     "AUDIT_FIRST": Reason(
         RefusedError,
-        "The linkage key was not changed: samples of charges are kept, and after the change no audit on site can compare their "
-        "people with the registry that they were charged on.",
+        "The linkage key was not changed: samples are kept, and after the change an audit on site could no longer "
+        "compare their people with the registry on which they were charged.",
         "Let the auditor come first ('tripartite audit replay DIR --home AUDITOR --on-site CENSUS_HOME'), then give --audited.",
     ),
     "ALREADY_RUNNING": Reason(
@@ -609,8 +611,8 @@ REASONS: Mapping[str, Reason] = {
     "PORT_TAKEN": Reason(
         RefusedError,
         "Cannot listen on {address}.",
-        "Another program uses the port, or it is no HOST:PORT of this machine: stop the other one, or give another --port, or "
-        "change address in config.toml, and where peers call it.",
+        "Another program uses the port, or it is not a HOST:PORT of this machine. Stop the other program, give "
+        "another --port, or change address in config.toml and tell the peers.",
     ),
     # --- set-up ----------------------------------------------------------------------------------------------------
     "CONFIG_INVALID": Reason(
@@ -622,13 +624,13 @@ REASONS: Mapping[str, Reason] = {
     "DICTIONARY_INVALID": Reason(InvalidRequestError, "In {file}: {problem}", "{remedy}"),
     "DICTIONARY_OLD": Reason(
         InvalidRequestError,
-        "The dictionary has version {version}, and version {newest}, which means something else, is the newest that was adopted.",
+        "The dictionary has version {version}, but version {newest}, with another meaning, was adopted already.",
         "Nothing was changed. Give the dictionary a version above {newest}; only labels may change under a version.",
     ),
     "DICTIONARY_MISSING": Reason(
         InvalidRequestError,
-        "The dictionary that the data in {home} was loaded under is not here.",
-        "Nothing was changed. Give its file with --dictionary; if questions of another load are under way, let them end first, with the "
+        "The dictionary under which the data in {home} was loaded is not here.",
+        "Nothing was changed. Give its file with --dictionary; if questions about another load are in progress, let them end first, with the "
         "program that the home was made with.",
     ),
     "DICTIONARY_UNUSABLE": Reason(
@@ -639,7 +641,7 @@ REASONS: Mapping[str, Reason] = {
     "HOME_INVALID": Reason(InvalidRequestError, "{home} cannot be used as the {role} home: {problem}.", "{remedy}"),
     "EXPORT_DIFFERS": Reason(
         InvalidRequestError,
-        "{file} is not what an export of this home would write there.",
+        "{file} differs from what an export of this home would write.",
         "Keep the folder: it may show that a log was changed. Export to a new one.",
     ),
     "FILE_UNUSABLE": Reason(
@@ -650,18 +652,18 @@ REASONS: Mapping[str, Reason] = {
     "SECRET_MISSING": Reason(
         InvalidRequestError,
         "The key reference '{reference}' does not lead to the key that is needed: {problem}.",
-        "Put the key back, or say under [keys] in config.toml where it is: 'file:PATH' (relative to the home) or 'env:NAME'. "
-        "'tripartite keys list' shows which key is needed; another one does not take its place. If it is lost, 'tripartite keys "
-        "rotate' makes the next one.",
+        "Put the key back, or say under [keys] in config.toml where it is: 'file:PATH' (relative to the home) or "
+        "'env:NAME'. 'tripartite keys list' shows which key is needed; another key cannot replace it. If it is lost, "
+        "'tripartite keys rotate' makes the next one.",
     ),
     "LINKAGE_KEY_MISSING": Reason(
         InvalidRequestError,
         "'{reference}' does not begin with the linkage keys that the log names (chain {chain}).",
-        "Put the keys back that were there, one a line, oldest first; the other agency has the same ones.",
+        "Restore the keys that were there, one per line, oldest first; the other agency has the same ones.",
     ),
     "KEY_MISSING": Reason(
         InvalidRequestError,
-        "The private {what} key is needed for this and is not here: '{reference}', {problem}.",
+        "The private {what} key is needed for this but is missing: '{reference}', {problem}.",
         "Put it there for this one command, or name another place as {name} under [keys] in config.toml, 'file:PATH' or "
         "'env:NAME'.",
     ),
@@ -675,12 +677,12 @@ REASONS: Mapping[str, Reason] = {
         PeerUnavailableError,
         "The {peer} node does not answer.",
         "Check that it is running ('tripartite up DIR' starts all three on one machine), that its operator has registered "
-        "your card, and that you have registered its present one; then try again.",
+        "your card, and that you have registered its current card; then try again.",
     ),
     "PEER_FAILED": Reason(
         PeerUnavailableError,
-        "The {peer} node has a fault of its own ({reason}).",
-        "Its operator must see to it. The question is not lost: ask with --again, or collect later.",
+        "The {peer} node has an internal fault ({reason}).",
+        "Its operator must mend it. The question is not lost: ask with --again, or collect later.",
     ),
     "PEER_MISBEHAVED": Reason(
         PeerUnavailableError,
@@ -689,14 +691,14 @@ REASONS: Mapping[str, Reason] = {
     ),
     "NOT_WITNESSED": Reason(
         PeerUnavailableError,
-        "The census node waits for the health agency to cosign its log, and lets no quote and no answer out meanwhile.",
-        "Check that the health node is running and can reach the census node; then try again. A question that was charged is "
-        "answered when it has: 'tripartite researcher answers --collect'.",
+        "The census node waits for the health agency to cosign its log; until then no quote and no answer leaves.",
+        "Check that the health node is running and can reach the census node; then try again. A question that was "
+        "charged is answered after that: 'tripartite researcher answers --collect'.",
     ),
     "PROMISE_BROKEN": Reason(
         PeerUnavailableError,
-        "What the census agency promised in a receipt does not hold: {problem}.",
-        "Keep the receipt, it is signed, and show it to the auditor ('tripartite audit export').",
+        "The census agency broke a promise that it made in a receipt: {problem}.",
+        "Keep the receipt, which is signed, and show it to the auditor ('tripartite audit export').",
     ),
     "ANSWER_PENDING": Reason(
         PeerUnavailableError,
@@ -708,24 +710,24 @@ REASONS: Mapping[str, Reason] = {
     "INTEGRITY": Reason(
         InternalError,
         "The stored state does not match the log: {problem}.",
-        "The node stays shut. Find the row of what it names under 'When a node refuses to start' in docs/recover.md, and put back "
-        "nothing that the row does not name.",
+        "The node stays shut down. Find the row for it under 'When a node refuses to start' in docs/recover.md, and "
+        "restore only what that row names.",
     ),
     "FORMAT_UNKNOWN": Reason(
         InternalError,
         "{home} was made by another version of this program: format {found}, where this version reads format {known}.",
-        "Go on with the version that made it, or make a new home with 'tripartite init': nothing is carried over, and what was "
-        "charged in the old one is not known in the new one.",
+        "Continue with the version that made it, or make a new home with 'tripartite init': nothing is carried over, "
+        "and charges in the old home are not known in the new one.",
     ),
     "FORMAT_OLD": Reason(
         InternalError,
         "{home} was made by an earlier version of this program.",
-        "Make a copy of the folder, then carry it over: 'tripartite upgrade --home {home}'. Every charge comes along.",
+        "Copy the folder, then upgrade it: 'tripartite upgrade --home {home}'. All charges are kept.",
     ),
     "ROLLED_BACK": Reason(
         InternalError,
-        "This log is older than, or beside, what {witness} has seen of it: {problem}.",
-        "The node stays shut, or what was charged since would be forgotten. Put the newest copy of the home back; see 'When a "
+        "This log is older than what {witness} has seen of it, or differs from it: {problem}.",
+        "The node stays shut down; otherwise later charges would be forgotten. Restore the newest copy of the home; see 'When a "
         "backup was restored' in docs/recover.md.",
     ),
     "SAMPLE_LOST": Reason(
@@ -737,23 +739,21 @@ REASONS: Mapping[str, Reason] = {
     "STORE_FAILED": Reason(
         InternalError,
         "Something could not be written to disk, so nothing was answered, released or changed.",
-        "Free space there or repair the disk, then try again; a node that stopped for it is started again.",
+        "Free space there or repair the disk, then try again; restart the node if it stopped.",
     ),
-    "INTERNAL": Reason(
-        InternalError, "The node failed in a way it did not foresee.", "Give the operator the time and the query id."
-    ),
+    "INTERNAL": Reason(InternalError, "The node failed unexpectedly.", "Give the operator the time and the query id."),
     "STATE_UNKNOWN": Reason(
         StateUnknownError,
         "The node cannot know whether its last write happened, so it stopped.",
-        "The operator sees to it that the disk has space and is sound, and starts the node again: it reads its log and goes "
-        "on from there. Whether an order was taken, 'tripartite census status', 'health status' or 'keys list' says: if not, "
-        "give it again. A question is asked again with its query id, 'ask --again', to fetch its answer.",
+        "The operator checks that the disk works and has space, and restarts the node: it reads its log and "
+        "continues from there. 'tripartite census status', 'health status' or 'keys list' shows whether an order was "
+        "taken: if not, give it again. Ask a question again with its query id, 'ask --again', to fetch its answer.",
     ),
 }
 
 
 def exit_code_of(code: str) -> ExitCode:
-    """What a command that fails with this code ends with."""
+    """Exit code of a command that fails with this code."""
     return ExitCode.STOPPED if code in _FOR_GOOD else REASONS[code].family.exit_code
 
 

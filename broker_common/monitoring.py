@@ -1,4 +1,4 @@
-"""What a serving node counts of itself, for the tools of the operator on call: names in Prometheus's form, low in cardinality.
+"""A serving node's counters of itself, for the monitoring tools of the operator on call: names in Prometheus's form, low in cardinality.
 
 A node writes its figures into `monitor.prom` in its home every second. Its dashboard, which is a process of its own, reads
 the file: it adds what the log says and serves both as `/metrics`. A file that is no longer written is how a dead or stuck
@@ -148,7 +148,7 @@ class Monitor:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a node has last written of itself."""
+    """The figures that a node last wrote about itself."""
 
     text: bytes
     # Each sample has a name, labels and a value, in the order of the text.
@@ -169,7 +169,7 @@ class Figures:
 
 
 def read_figures(home: Path) -> Figures:
-    """What stands in a home; nothing where no node has served it yet."""
+    """The figures in a home; nothing if no node has served it yet."""
     try:
         text = (home / MONITOR_FILE).read_bytes()
         families = list(text_string_to_metric_families(text.decode("utf-8")))

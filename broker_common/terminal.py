@@ -1,4 +1,4 @@
-"""What a terminal can show: tables and pages as wide as it is, and colour where NO_COLOR is not set.
+"""Output for terminals: tables and pages as wide as the terminal, and colour where NO_COLOR is not set.
 
 A pipe or a file gets plain text of any width, so that what a script reads does not depend on somebody's window.
 """

@@ -14,7 +14,7 @@ from typing import Literal, NoReturn, Protocol, TypeAlias
 PSEUDONYM_BYTES = 16
 QUERY_ID_BYTES = 16
 HASH_BYTES = 32
-# Of one question, and so of its answer.
+# The most cells of one question, and so of its answer.
 MOST_CELLS = 16
 
 Linkage: TypeAlias = Literal["complementary", "household", "nominative"]
@@ -56,7 +56,7 @@ class ExactCounts:
 
 @dataclass(frozen=True, slots=True)
 class NoisyCounts:
-    """What a mechanism made of exact counts, in the same order: safe to release once its charge is durable."""
+    """A mechanism's output for exact counts, in the same order: safe to release once its charge is durable."""
 
     values: tuple[int, ...]
 

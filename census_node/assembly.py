@@ -135,9 +135,8 @@ class CensusHome(AgencyHome[CensusState]):
             clock=log_time,
             tables=create_tables,
         )
-        # A ticket that has expired by the log stays expired, and a new quote expires in its time, even if the wall
-        # clock is behind the log. Certificates and ticks go by the wall clock: a clock that was ahead once must not end
-        # them.
+        # Tickets and quotes expire by the log's time even if the wall clock is behind it. Certificates and ticks go by the
+        # wall clock: a clock that was ahead once must not end them.
         log_time.not_before(journal.now())
         return journal
 
@@ -229,12 +228,12 @@ class CensusHome(AgencyHome[CensusState]):
             sign_again(journal, newest)
 
     def read(self, view: Callable[[CensusState], ResultT]) -> ResultT:
-        """What `view` makes of the log as it is now; works with the node up or down."""
+        """The result of `view` on the log as it is now; works with the node up or down."""
         with self.journal() as journal, journal.reading() as state:
             return view(state)
 
     def charges(self) -> Charges | None:
-        """What the ledger holds for each subject; None where strict accounting has charged everybody alike from the start."""
+        """Each subject's charge in the ledger; None if strict accounting has charged everybody alike from the start."""
         with self.journal() as journal:
             return self.ledger(journal).charges()
 

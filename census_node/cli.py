@@ -205,8 +205,8 @@ commands.add_command(revoke_command(CensusHome, _PEERS))
 def relink(home: Path, as_json: bool, source: NextKey, again: Again | None, audited: bool) -> None:
     """Change the key that links records across the agencies.
 
-    One agency makes the new key, the other takes its key file. Both do this, in any order and with the nodes up or down;
-    until both have, questions wait, or are refused, and nothing is charged. What was charged before is still answered. Let the
+    One agency makes the new key, the other takes its key file. Both do this, in any order and with the nodes up or down; until
+    both have, questions wait, or are refused, and nothing is charged. Questions charged before are still answered. Let the
     auditor come on site before: samples that are kept cannot be compared with their registry afterwards.
     """
     opened = CensusHome(home)
@@ -238,7 +238,7 @@ def serve(home: Path, lifeline: bool) -> None:
 @click.option("--report", is_flag=True, help=texts.REPORT_HELP)
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help=texts.PLOT_HELP)
 def status(home: Path, as_json: bool, report: bool, plot: Path | None) -> None:
-    """What was charged, and how sure anybody can have become. Replays the log; works with the node up or down."""
+    """Show the charges so far, and how sure anybody can have become. Replays the log; works with the node up or down."""
     if plot is not None and not report:
         raise click.UsageError(texts.PLOT_ALONE)
     opened = CensusHome(home)
@@ -316,8 +316,8 @@ def shutdown(home: Path, as_json: bool, reason: str) -> None:
 def reopen(home: Path, as_json: bool, reason: str) -> None:
     """Answer again after a shutdown, while something still fits.
 
-    Signed with the operator's key and logged with its reason; a running node follows at once. What was charged before goes
-    on counting. Refused while no scale that the policy admits fits: adopt another policy first.
+        Signed with the operator's key and logged with its reason; a running node follows at once. Earlier charges keep
+    counting. Refused while no scale that the policy admits fits: adopt another policy first.
     """
     _emit_state(as_json, _give(CensusHome(home), reopen_service, reason), said(texts.REOPENED))
 

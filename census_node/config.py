@@ -1,4 +1,4 @@
-"""What the census operator sets: `config.toml`, typed. Unknown settings are errors; see docs/settings.md."""
+"""The census operator's settings: `config.toml`, typed. Unknown settings are errors; see docs/settings.md."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 class CensusConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """config.toml of a census home."""
 
-    # What kind of home this is.
+    # Kind of this home.
     role: Literal["census"]
     # Name of the organisation, as in its certificate's URI SAN.
     organisation: Identifier

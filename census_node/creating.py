@@ -33,7 +33,7 @@ USUAL_RESEARCHER_ANSWERS = 1000
 
 @dataclass(frozen=True, slots=True)
 class FirstPolicy:
-    """What is chosen of the first policy; everything else is what is usual for so many declared people and places."""
+    """The choices of the first policy; everything else has the usual value for so many declared people and places."""
 
     accounting: Accounting
     max_belief: str

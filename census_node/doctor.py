@@ -1,4 +1,4 @@
-"""What a census operator can get wrong: the witness store, oversight, declared people against the data and the policy."""
+"""Checks of a census home: the witness store, oversight, declared people against the data and the policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the census agency hands to an auditor: its log, and the dictionaries that it names."""
+"""The census agency's export to an auditor: its log, and the dictionaries that it names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What outsiders may see of the census log, and how the two agencies watch each other's logs grow.
+"""The census log as outsiders may see it, and how the two agencies watch each other's logs grow.
 
 Proofs are given about what a health agency has cosigned, and about nothing newer: how long the log is at any other instant
 would tell what other questions were doing then.
@@ -103,9 +103,8 @@ class LogService(log_service_pb2_grpc.LogServiceServicer):
         try:
             seen = self._witnessing.take(note, self._known.own_log(), self._known.witness("health", agency))
         except InvalidRequestError as error:
-            # It may have been signed or cosigned with keys that have ended since, or with a clock that was wrong. It is
-            # not kept and lets no answer out, but the next proof has to start from there: refused, the caller could never
-            # cosign again.
+            # Its keys may have ended, or a clock was wrong. It lets no answer out, but the next proof starts from it: if it
+            # were refused, the caller could never cosign again.
             if error.code not in {"BAD_SIGNATURE", "COSIGNED_AHEAD"} or not self._witnessing.is_ours(note):
                 raise
             _log.warning("the health agency's cosignature is not kept", agency=agency, code=error.code)
@@ -132,7 +131,7 @@ class LogService(log_service_pb2_grpc.LogServiceServicer):
             return "" if seen is None else seen.note
 
     async def _newer_than(self, size: int, wait_ms: int) -> tuple[int, str] | None:
-        """What is shown, as soon as it is more than `size` entries; None when the wait is over, or the node stops."""
+        """The published log, as soon as it has more than `size` entries; None when the wait is over, or the node stops."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_ms / 1000
         while True:

@@ -54,7 +54,7 @@ from census_node.release.slots import BATCH, Slot, SlotBatch, SlotBook
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What a serving census node holds and knows, asked for at every use: a new card is obeyed at once."""
+    """Keys that a serving census node holds and knows, read at every use: a new card is obeyed at once."""
 
     answer: Callable[[], SigningKey]
     refusal: Callable[[], SigningKey]
@@ -229,7 +229,7 @@ class CensusNode:
             return in_force(state)
 
     def dictionary(self) -> Dictionary:
-        """What questions are read with: the dictionary of the load in force.
+        """The dictionary of the load in force, with which questions are read.
 
         Raises:
             RefusedError: NOTHING_LOADED.
@@ -240,7 +240,7 @@ class CensusNode:
         return self._dictionaries.named(adoption.document)
 
     def dictionary_to_publish(self, known: bytes) -> tuple[DictionaryAdopted, bytes, str]:
-        """What questions may speak of, see `Dictionaries.unless_known`, and the census release.
+        """The dictionary for questions (see `Dictionaries.unless_known`) and the census release.
 
         Raises:
             RefusedError: NOTHING_LOADED.
@@ -268,7 +268,7 @@ class CensusNode:
             )
 
     def gate(self) -> Gate:
-        """What a sample that arrives now is checked against."""
+        """The view that a sample arriving now is checked against."""
         now = self.in_force()
         return Gate(
             researchers=self._keys.researchers(),

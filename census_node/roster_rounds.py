@@ -46,7 +46,7 @@ _CHECKING_MS = 50
 
 
 class RosterRounds:
-    """What comes of rosters while the node serves. Made in its event loop."""
+    """The processing of rosters while the node serves. Made in its event loop."""
 
     def __init__(
         self,
@@ -218,7 +218,7 @@ class RosterRounds:
         self._switched.tell()
 
     async def _in(self, threads: ThreadPoolExecutor | None, work: Callable[..., ResultT], *args: object) -> ResultT:
-        """What `work` gives; a cancelled caller waits until it is done, because it uses what is closed next."""
+        """The result of `work`; a cancelled caller waits until it is done, because the next step closes what it uses."""
         doing = asyncio.get_running_loop().run_in_executor(threads, partial(work, *args))
         try:
             return await asyncio.shield(doing)

@@ -1,4 +1,4 @@
-"""The census node's RPCs: wire messages in, wire messages out. What is decided, in which order and when, stands in `query`.
+"""The census node's RPCs: wire messages in, wire messages out. `query` decides, in which order and when.
 
 A query goes on to its release whatever becomes of the connection that brought it.
 """
@@ -69,7 +69,7 @@ class _Call:
         self.release.set_result(None)
 
     def failed(self, error: Exception) -> None:
-        """What has not been told yet is told so."""
+        """Tell the waiting callers of the failure."""
         self._on_outcome()
         for future in (self.proof, self.release):
             if not future.done():

@@ -47,7 +47,7 @@ COUNTED = {"person": "persons in the census", "household": "households"}
 STATUS_WARNING = "  warning         {sentence}"
 REPORT_CEILINGS = """\
 Ceilings of belief about {whom}: what nobody can have passed, whatever the answers said
-  believed before   by now, for whoever was charged most    at the limit"""
+  believed before   by now, for the one charged most        at the limit"""
 REPORT_CEILING = "  {prior:<18}{now:<40}{limit}"
 REPORT_FROM_TO = "{down} to {up}"
 REPORT_TYPICAL = """\
@@ -60,8 +60,8 @@ REPORT_TYPICAL_LIMIT = "at most"
 REPORT_COLUMN = "{word:<19}"
 REPORT_PASSES = "above {belief}"
 REPORT_AT_WORST = """\
-  So far: about whoever was charged most, by the worst mixture: of the answers that were given, as many at the smallest scales
-  as fit into that charge, the rest at larger ones; at most: at scale {scale}. Averages are no promise; ceilings are."""
+  So far: about the one charged most, by the worst mixture: as many of the given answers at the smallest scales as fit into
+  that charge, the rest at larger ones; at most: at scale {scale}. Averages are no promise; ceilings are."""
 REPORT_AT_WORST_HOUSEHOLD = """\
   Of a household whose members share a language more can be learned: for that there are the ceilings alone."""
 REPORT_AT_SCALES = """\
@@ -107,7 +107,7 @@ Plot: {file}
   {text}"""
 PLOT_TEXT = """\
 Bar chart of how many stand at each ceiling of belief, from 0.5 to the limit {limit}. {bars} The highest \
-ceiling is {worst}, the typical belief about whoever was charged most {typical}."""
+ceiling is {worst}, the typical belief about the one charged most {typical}."""
 PLOT_TEXT_BARS = "{name}: {counts}."
 PLOT_TEXT_COUNT = "{count} {band}"
 PLOT_TEXT_STRICT = "Strict accounting charges everybody alike: all stand at the same ceiling."
@@ -118,7 +118,7 @@ PLOT_Y = "Share of all (each line ten times the one below)"
 PLOT_BARS = {"person": "persons in the census ({people})", "household": "households ({people})"}
 PLOT_EVERYBODY = "everybody (strict accounting)"
 PLOT_LIMIT = "limit of the policy: {belief}"
-PLOT_TYPICAL = "typical belief about whoever was charged most: {belief}"
+PLOT_TYPICAL = "typical belief about the one charged most: {belief}"
 POLICY = """\
 Policy {policy_hash}, signed by the census agency with key {key_id}
   accounting        {accounting}
@@ -159,7 +159,7 @@ Unless the health agency has this chain already: bring it {file}, out of band, a
   tripartite health relink --home HOME --key-file FILE
 Until chain {linkage} is in force at both agencies, questions wait, or are refused, and nothing is charged: compare the names."""
 SHUT_DOWN_BEFORE = "The service was shut down already. Nothing was changed, and the reason given now is not logged."
-REOPENED = "The service answers again. What was charged before goes on counting."
+REOPENED = "The service answers again. Earlier charges keep counting."
 
 PROPOSAL = """\
 Proposal {policy_hash}, signed with key {key_id}
@@ -177,11 +177,9 @@ ANSWERS_LEFT = """\
 CHARGED_TO_ALL = """\
   charged so far    {charged} units to everybody; what single persons were charged counts beside it
   answers left      depends on who is asked about"""
-SHUTS_DOWN = "  shutdown          at once: it admits no answer beside what has been charged and answered"
+SHUTS_DOWN = "  shutdown          at once: it allows no answer beyond those already charged"
 COULD_REOPEN = "  shutdown          the service stays shut down; 'census reopen' would be possible"
-STAYS_SHUT = (
-    "  shutdown          the service stays shut down: it admits no answer beside what has been charged and answered"
-)
+STAYS_SHUT = "  shutdown          the service stays shut down: it allows no answer beyond those already charged"
 WEAKER = "  to be confirmed   {sentence}"
 WARNING = "  warning           {sentence}"
 ADOPT_WITH = """\
@@ -197,10 +195,12 @@ WARN_HOUSEHOLDS_MOVE = (
     "the limit holds for people who are in one and the same household in every load: about somebody who moves, and about a "
     "household that splits or that others join, more can be learned"
 )
-WARN_HOUSEHOLD_SIZE = "a household is never counted of which a sample holds {households}"
+WARN_HOUSEHOLD_SIZE = "a household is never counted if a sample holds {households} of it"
 HOUSEHOLD_OF = "{people} or more people, up to scale {scale}"
 WARN_TICK_0 = "release tick 0 voids every fixed instant, so that timing can tell; for tests and benchmarks only"
-WARN_RETENTION = "an answer that is not collected within {retention} is removed; who has no inbox has to be quick"
+WARN_RETENTION = (
+    "an answer that is not collected within {retention} is removed; researchers without an inbox have to be quick"
+)
 WARN_SAMPLES = "who was in a sample is erased {retention} after its charge: an audit on site has to come sooner"
 WARN_DELAY = "{name} is {value}, and the {declared} people that are declared for the registry need {least} or more"
 ADOPTED = {
@@ -264,12 +264,12 @@ FIRST_TICK_HELP = (
     "Answers leave on multiples of this; by default 250, or more for many people; 0 means at once and is for tests."
 )
 CREATED = """\
-A home for the census node of {organisation} stands in {home}; its keys are on this machine only.
+The home for the census node of {organisation} is in {home}; its keys are on this machine only.
   fingerprint of its card  {fingerprint}
   declared                 {people} people
   policy in force          {policy_hash}
 Next:
-  1. Hand your card over, and tell its fingerprint on another way, to the health agency, the auditor and researchers:
+  1. Hand your card over, and tell its fingerprint over another channel, to the health agency, the auditor and researchers:
        tripartite keys card --home {home} --to {organisation}.card
   2. Register theirs, each with the fingerprint that its owner tells you; a researcher's with --project:
        tripartite census register --home {home} CARD --fingerprint FINGERPRINT

@@ -368,7 +368,7 @@ def _example_receipt() -> str:
 
 
 def _example_opened_criteria() -> str:
-    """What opens the criteria of the same ticket, and their commitment."""
+    """The opened criteria of the same ticket, and their commitment."""
     opened = OpenedCriteria(
         ticket=hash_bytes(_example_ticket().ticket).hex(),
         criteria=base64_text(_example_criteria()),

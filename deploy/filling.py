@@ -1,8 +1,8 @@
 """Making up both agencies' people and loading them: of many people both at once, each in a process of its own.
 
-What one process does is the same as what is done here, one after the other, for few people, where a process would take
-longer than the work. The first failure ends the other process and is raised here; what is left behind is for the caller
-to remove. A process whose parent is gone ends when it next has something to say.
+For few people a process would take longer than the work, so the same work is done here, one part after the other. The
+first failure ends the other process and is raised here; what is left behind is for the caller to remove. A process
+whose parent is gone ends when it next has something to say.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ HEALTH_ORIGIN = "health.example/tripartite"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What `init` was asked for."""
+    """The request to `init`."""
 
     population: int
     seed: int
@@ -63,17 +63,17 @@ class Plan:
 
     @property
     def places(self) -> int:
-        """What the health agency declares."""
+        """The health agency's declared places."""
         return declared_for(self.population)
 
     @property
     def census_people(self) -> int:
-        """What the census agency declares."""
+        """The census agency's declared people."""
         return declared_for(census_size(self.population))
 
     @property
     def least_forward_delay_ms(self) -> int:
-        """What the forward delay has to be at least."""
+        """The minimum of the forward delay."""
         return least_forward_delay_ms(self.places)
 
     def policy(self) -> Policy:

@@ -53,7 +53,7 @@ def node_log(file: Path, say: Callable[[str], None]) -> Iterator[BinaryIO]:
 class Nodes:
     """The nodes of one deployment. Use as an async context: on entry all are ready, on exit all have stopped.
 
-    What the nodes log goes to our stderr, or into `log`.
+    The nodes' log goes to our stderr, or into `log`.
     """
 
     def __init__(self, directory: Path, *, say: Callable[[str], None], log: BinaryIO | None = None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 INIT_DONE = """\
-A deployment for {population} people stands in {directory}: researcher, health, census, auditor.
+The deployment for {population} people is in {directory}: researcher, health, census, auditor.
 Next:
   {program} up {directory}
   {program} researcher ask --home {directory}/researcher --where "age >= 65 and procedure = 'angioplasty'" \\
@@ -72,7 +72,7 @@ DEMO_AUDIT_AGAIN = """
 Again by hand: {program} audit replay {exports} --home {deployment}/auditor
 """
 DEMO_KEPT = """\
-The deployment stands in {directory}; nothing is left running. Look at it in a browser:
+The deployment is in {directory}; nothing is left running. Look at it in a browser:
   {program} census dashboard --home {directory}/census"""
 
 

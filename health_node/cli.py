@@ -213,7 +213,7 @@ def relink(home: Path, as_json: bool, source: NextKey, again: Again | None) -> N
     """Change the key that links records across the agencies.
 
     One agency makes the new key, the other takes its key file. Both do this, in any order and with the nodes up or down;
-    until both have, questions wait, or are refused, and nothing is charged. What was charged before is still answered.
+    until both have, questions wait, or are refused, and nothing is charged. Questions charged before are still answered.
     """
     opened = HealthHome(home)
     if again is None:
@@ -237,7 +237,7 @@ def serve(home: Path, lifeline: bool) -> None:
 @home_option
 @json_option
 def status(home: Path, as_json: bool) -> None:
-    """What is loaded and what is on its way. Works with the node up or down; for the health operator only."""
+    """Show the load in force and the questions in progress. Works with the node up or down; for the health operator only."""
     opened = HealthHome(home)
     with opened.journal() as journal:
         figures = _figures_in_force(opened, journal)

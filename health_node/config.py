@@ -1,4 +1,4 @@
-"""What the health operator sets: `config.toml`, typed. Unknown settings are errors; see docs/settings.md."""
+"""The health operator's settings: `config.toml`, typed. Unknown settings are errors; see docs/settings.md."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class CensusPeer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class HealthConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """config.toml of a health home."""
 
-    # What kind of home this is.
+    # Kind of this home.
     role: Literal["health"]
     # Name of the organisation, as in its certificate's URI SAN.
     organisation: Identifier
@@ -116,7 +116,7 @@ class HealthConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     dashboard: DashboardConfig = field(default_factory=DashboardConfig)
 
     def declared(self, dictionary: Dictionary) -> Declared:
-        """What a load under this dictionary may hold.
+        """The declared size of a load under this dictionary.
 
         Raises:
             InvalidRequestError: CONFIG_INVALID, DICTIONARY_UNUSABLE.

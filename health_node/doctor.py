@@ -1,4 +1,4 @@
-"""What a health operator can get wrong: the census node's address, declared places against the data and the policy."""
+"""Checks of a health home: the census node's address, declared places against the data and the policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the health agency hands to an auditor: its log and, on site only, the criteria that its tickets commit to."""
+"""The health agency's export to an auditor: its log and, on site only, the criteria that its tickets commit to."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class HealthNode:
     def _verify_new(
         self, request: health_service_pb2.SubmitRequest, ticket: VerifiedTicket, policy: Policy, load: str
     ) -> None:
-        """What is checked of a ticket that was not accepted yet, all of it against one load."""
+        """Checks of a ticket that was not accepted yet, all against one load."""
         if not load:
             raise RefusedError("NOTHING_LOADED", what="health data", role="health")
         # Early, and by this clock: whether a ticket has expired is decided by the census node, whose quote it is, and
@@ -304,7 +304,7 @@ class HealthNode:
             return state.load
 
     def dictionary_to_publish(self, known: bytes) -> tuple[DictionaryAdopted, bytes]:
-        """What criteria may speak of; see `Dictionaries.unless_known`.
+        """The dictionary for criteria; see `Dictionaries.unless_known`.
 
         Raises:
             RefusedError: NOTHING_ADOPTED.
@@ -343,7 +343,7 @@ class HealthNode:
     ) -> sample_pb2.SignedManifest:
         """Durably log that the sample is about to be handed over, once for each ticket; gives the signed manifest.
 
-        Of how many `people` it holds only the number of digits is noted, for this agency's own staff.
+        Only the number of digits of `people` is noted, for this agency's own staff.
 
         Later attempts get the manifest that was signed first; a key that has replaced the first one signs it anew.
 
@@ -372,7 +372,7 @@ class HealthNode:
         return first if first.key_id == key.key_id else sign_manifest(document, key)
 
     def handed_over(self, ticket_hash: str) -> HandedOver:
-        """What the log says of an accepted ticket's sample."""
+        """The log's record of an accepted ticket's sample."""
         with self.journal.reading() as state:
             return HandedOver(own_card(state.membership).card.organisation, state.tickets[ticket_hash].manifest)
 

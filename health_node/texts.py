@@ -71,13 +71,13 @@ CENSUS_ORGANISATION_HELP = (
     "The census agency's organisation, as it tells you; no other card of a census agency is taken."
 )
 CREATED = """\
-A home for the health node of {organisation} stands in {home}; its keys are on this machine only.
+The home for the health node of {organisation} is in {home}; its keys are on this machine only.
   fingerprint of its card  {fingerprint}
   declared                 {places} places, {events} rows of other tables: tell it the census agency, which needs it for
                            'census create --places {places} --events {events}'; if its home stands already, it adopts a longer time
                            with 'census policy propose --forward-delay-ms'
 Next:
-  1. Hand your card over, and tell its fingerprint on another way, to the census agency, the auditor and researchers:
+  1. Hand your card over, and tell its fingerprint over another channel, to the census agency, the auditor and researchers:
        tripartite keys card --home {home} --to {organisation}.card
   2. Register theirs, each with the fingerprint that its owner tells you; a researcher's with --project:
        tripartite health register --home {home} CARD --fingerprint FINGERPRINT

@@ -1,4 +1,4 @@
-"""What arrays of the lab hold."""
+"""Types of the lab's arrays."""
 
 from __future__ import annotations
 

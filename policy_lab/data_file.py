@@ -1,4 +1,4 @@
-"""What is asked of a data file before anything of it is said: it is a file, and its first row is a heading, not somebody's row."""
+"""Checks of a data file before its use: it is a file, and its first row is a heading, not a person's row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker_common.language import phrase
 
 
 def verify_ends(path: Path) -> None:
-    """A device or a pipe may never end. A folder, or a file that is not there, is left to whoever opens it.
+    """A device or a pipe may never end. The caller that opens it handles a folder or a missing file.
 
     Raises:
         InvalidRequestError: FILE_UNUSABLE.

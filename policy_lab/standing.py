@@ -18,14 +18,14 @@ _OF_OTHERS = 0o077
 
 
 class Standing(Enum):
-    """What the data are, as their holder declares."""
+    """The standing of data, as their holder declares."""
 
     INTERNAL = "internal"
     # A table for release, of data that are not public: nothing in it is exact, and its holder has yet to decide.
     RELEASE = "release"
     PUBLIC = "public"
     SYNTHETIC = "synthetic"
-    # What an agency hands on: its policy and its log, and what was computed from data that are public or synthetic.
+    # An agency's own figures: its policy and its log, and results from public or synthetic data.
     ASSESSMENT = "assessment"
     # Figures of the policy alone: no data file was read.
     NO_DATA = "no data"
@@ -46,7 +46,7 @@ class Standing(Enum):
         return self in {Standing.INTERNAL, Standing.RELEASE}
 
 
-# What a holder may declare of data.
+# Standings that a holder may declare.
 DECLARABLE = (Standing.INTERNAL, Standing.PUBLIC, Standing.SYNTHETIC)
 
 _MARKS = {

@@ -86,7 +86,7 @@ def _say_dictionary(role: str, version: int) -> None:
 @click.option("--search", "word", metavar="WORD", help=common_texts.SEARCH_HELP)
 @click.option("--under", "under", metavar="CODE", help=common_texts.UNDER_HELP)
 def dictionary(home: Path, as_json: bool, variable: str | None, word: str | None, under: str | None) -> None:
-    """What may be asked: health columns, language variables, and their published codes.
+    """Show what may be asked: health columns, language variables, and their published codes.
 
     With VARIABLE one of them, or an event table, with all its codes.
     """
@@ -254,7 +254,7 @@ async def _wait_for(session: Session, asked: AskedQuestion, wait: float) -> Aske
             say(said(texts.NOT_TAKEN, query=asked.query))
         raise
     except asyncio.CancelledError:
-        # Ctrl-C or SIGTERM. What the health node has taken goes on without us.
+        # Ctrl-C or SIGTERM. Questions that the health node has taken go on without us.
         raise CommandInterrupted(phrase(texts.INTERRUPTED, query=asked.query)) from None
 
 
@@ -287,7 +287,7 @@ def answers(
     form: str | None,
     to: Path | None,
 ) -> int | None:
-    """What you have asked and what came back, oldest first. Reading again costs nothing."""
+    """List what you have asked and what came back, oldest first. Reading again costs nothing."""
     from researcher_node.answers.listing import question_json, questions_text
     from researcher_node.answers.own_use import own_uses
     from researcher_node.assembly import ResearcherHome

@@ -1,4 +1,4 @@
-"""What a researcher's machine is told: `config.toml`, typed. Unknown settings are errors; see docs/settings.md."""
+"""A researcher's settings: `config.toml`, typed. Unknown settings are errors; see docs/settings.md."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class AgencyPeer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class ResearcherConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """config.toml of a researcher home."""
 
-    # What kind of home this is.
+    # Kind of this home.
     role: Literal["researcher"]
     # The researcher's id, as both agencies registered it.
     researcher_id: Identifier

@@ -1,4 +1,4 @@
-"""What a researcher can get wrong in a home: keys, cards, and the addresses of both agencies."""
+"""Checks of a researcher's home: keys, cards, and the addresses of both agencies."""
 
 from __future__ import annotations
 

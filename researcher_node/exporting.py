@@ -1,4 +1,4 @@
-"""What a researcher hands to an auditor: every quote and ticket, and every answer's receipt; never a count, a salt or criteria."""
+"""A researcher's export to an auditor: every quote and ticket, and every answer's receipt; never a count, a salt or criteria."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ LINKED = {
 LINKED_DECLARED = "only {whom}: {percent} % of the census, as its agency declares; missed links bias shares"
 LINKED_UNDECLARED = "only {whom}; which share of the census that is, its agency does not say; missed links bias shares"
 LINKED_UNKNOWN = "only people who are linked; the policy of this answer is not known here; missed links bias shares"
-COUNTED_ARE = "Counted are {linked}."
+COUNTED_ARE = "The count includes only {linked}."
 # Remarks on lines in a list of questions.
 LEFT_OUT_BY_OWN = "your own questions can have used up anybody's budget by then: this count may miss everybody"
 LEFT_OUT = "People whose budget is used up are left out of a count; its margin is of the noise alone."
@@ -109,7 +109,7 @@ HEALTH_FOUND = "--where: health columns"
 CENSUS_FOUND = "--count: language variables of census release {release}"
 TYPED_WHERE = 'Type it like: --where "{example}"'
 TYPED_COUNT = 'Type it like: --count "{example}"'
-NOTHING_FOUND = "'{word}' stands in no name, description, code or label of either node."
+NOTHING_FOUND = "'{word}' is in no name, description, code or label of either node."
 
 QUOTE = """\
 One answer at scale {scale} (epsilon {epsilon}):
@@ -122,7 +122,7 @@ One answer at scale {scale} (epsilon {epsilon}):
   valid      until {expires}"""
 
 REMAINING_COUNT = "{count} such answers before the service shuts down"
-QUOTA = "{left} of {quota} answers left for you now; each is free again when its sample is not kept any more"
+QUOTA = "{left} of {quota} answers left for you now; each is free again when its sample is no longer kept"
 QUOTA_NONE = "none"
 REMAINING_UNTOLD = "not published: it would show something about who was asked about before"
 
@@ -135,10 +135,10 @@ COUNT_HELP = (
 OF_HELP = "Add a cell for everybody who is in no other cell, so that the cells are a whole."
 WHERE_HELP = "Who to count among, e.g. age >= 65 and procedure = 'angioplasty'."
 FRACTION_HELP = "Take each matching person with this probability; 1 takes everyone."
-BUSY = "The health node has as many questions in hand as it accepts; trying again in {seconds} s."
+BUSY = "The health node is working on as many questions as it accepts; trying again in {seconds} s."
 TOO_MANY_QUOTES = "The census node gives no more quotes at a time; trying again in {seconds} s."
 WAIT_HELP = "Seconds to wait for the answer. It is not lost afterwards: see 'answers --collect'."
-PROJECT_HELP = "The registered study this belongs to; the usual one stands in config.toml."
+PROJECT_HELP = "The registered study this belongs to; the usual one is in config.toml."
 LABEL_HELP = "A short name of your own for the answer. It stays in your home and is never sent."
 AGAIN_HELP = "Submit the ticket of an earlier query again: one ticket, one charge, one answer."
 
@@ -176,12 +176,14 @@ LOG_EMPTY = "No checkpoint of the census log has been cosigned yet."
 CARD_OF_WITNESS = "{problem} Cosignatures are checked with the card that is known."
 
 WHERE_OR_AGAIN = "Give --where and --count, or --again with an earlier query id."
-AGAIN_AS_IT_WAS = "--again submits the ticket as it was signed: --scale, --margin, --fraction and --project cannot be changed any more."
-QUOTING_AGAIN = (
-    "The census node does not hold the quote any more; quoting again. Nothing was charged. That happens after a restart of the "
-    "census node; if it happens often, tell the auditor."
+AGAIN_AS_IT_WAS = (
+    "--again submits the ticket as it was signed: --scale, --margin, --fraction and --project can no longer be changed."
 )
-QUOTED_AGAIN = "  quotes   {count} before this one that the census node did not hold any more"
+QUOTING_AGAIN = (
+    "The census node no longer holds the quote; quoting again. Nothing was charged. This happens after a restart of "
+    "the census node; if it happens often, tell the auditor."
+)
+QUOTED_AGAIN = "  quotes   {count} before this one, which the census node no longer held"
 INTERRUPTED = (
     "If the health node has taken the question it goes on; if not, 'tripartite researcher answers --collect {query}' submits "
     "it again while its ticket is good, and fetches its answer otherwise."
@@ -207,7 +209,7 @@ ADDRESS_HELP = (
     "Where your inbox will listen, if you run one. Port 0 is another one at each start, which nobody is told."
 )
 CREATED = """\
-A researcher home for {researcher_id} stands in {home}.
+The researcher home for {researcher_id} is in {home}.
   fingerprint of its card  {fingerprint}
 Next:
   tripartite keys card --home {home} --to my.card       hand it to both agencies, whose operators register it
@@ -229,10 +231,10 @@ ALL_AMONG_OTHERS_REMEDY = "Write --of all instead: it adds a cell for everybody 
 REST_OF_ALL = "adds the rest of everybody to other cells, and --count all counts everybody already"
 REST_OF_ALL_REMEDY = "Leave --of all out, or name what to count: --count \"mother_tongue = 'French'\" --of all."
 SEVERAL_VARIABLES = "names several variables ({variables}), and the cells of one question are values of one"
-SEVERAL_VARIABLES_REMEDY = "Ask a question for each variable; each is charged by itself."
+SEVERAL_VARIABLES_REMEDY = "Ask one question for each variable; each is charged separately."
 VALUE_TWICE = "names {values} in two cells, so that one person would be counted twice"
 REST_TWICE = "names the rest twice, so that one person would be counted twice"
-TWICE_REMEDY = "Every value may stand in one cell only."
+TWICE_REMEDY = "Each value may be in one cell only."
 TOO_MANY_VALUES = "names '{variable}', which has {values} values, and a question has {most} cells at most"
 TOO_MANY_VALUES_REMEDY = 'Group the values, for example: --count "{groups}"'
 QUESTION_TOO_LONG = "makes a question of more than {most} characters"

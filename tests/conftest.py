@@ -1,4 +1,4 @@
-"""What all tests have in common."""
+"""Common to all tests."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ def _quick_starts() -> Iterator[None]:
     gc.unfreeze()
 
 
-# What waits for much or has a long fixture, before what takes a second each, before the rest: a worker that runs out of tests
-# takes over another one's last ones, which are short then.
+# Tests with long waits or fixtures come first, then those that take a second each, then the rest: a worker without tests takes over another one's last ones, which are short then.
 _LONG = (
     "tests/privacy/test_canaries",
     "tests/privacy/test_wire",

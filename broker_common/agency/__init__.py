@@ -1,1 +1,1 @@
-"""What the homes of both agencies have in common: `home` itself, and its `linkage` keys with their change."""
+"""Common part of both agencies' homes: `home` itself, its `linkage_keys`, and their change (`relinking`)."""

@@ -1,4 +1,4 @@
-"""What the homes of both agencies have in common: a journal, whose log says who the agency is and whom it knows."""
+"""Common part of both agencies' homes: a journal, whose log says who the agency is and whom it knows."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ class AgencyHome(ABC, Generic[StoreStateT]):
         return self.home.path / "journal.db"
 
     def beginning(self) -> Callable[[], StoreStateT]:
-        """What the fold of this home's log begins with, made anew at every call."""
+        """The initial state of the fold of this home's log, new at every call."""
         identity_key = self.home.read_key(self._identity, lambda text: VerifyKey.parse_text(text, Purpose.IDENTITY))
         return lambda: self._state(identity_key)
 
     def monitor(self) -> Monitor:
-        """What a serving node counts itself with."""
+        """The counters of a serving node."""
         return Monitor(self.home.role, self._clock)
 
     async def serve(self, on_ready: Callable[[str], None], monitor: Monitor | None = None) -> None:
@@ -286,7 +286,7 @@ class AgencyHome(ABC, Generic[StoreStateT]):
 
 
 class AgencyConfig(Protocol):
-    """What the configurations of both agencies say of the agency itself."""
+    """The settings about the agency itself that both agencies' configurations have."""
 
     @property
     def role(self) -> Role: ...

@@ -1,4 +1,4 @@
-"""What an auditor is handed, and what an auditor can make of it: exports, their verification, and their replay.
+"""Exports for an auditor: their format, their verification, and their replay.
 
 export    the files that are handed in: written, read, and whole or not
 logs      each log by itself: canonical, signed, folded, and what it says

@@ -61,7 +61,7 @@ class KeyState(LogState):
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """What an audit has found."""
+    """Result of an audit."""
 
     findings: Findings
     # The number of entries that hold, for each role.
@@ -232,7 +232,7 @@ def _replay(
 
 
 def _leakage(census: CensusLog, on_site: OnSite | None, findings: Findings) -> Leakage | None:
-    """What the log says can have leaked; what was counted on site takes the place of a claim."""
+    """The leakage that the log allows; figures counted on site replace claims."""
     leakage = leakage_of(census.audit.state, census.ceiling)
     if leakage is None:
         return None
@@ -279,7 +279,7 @@ def _check_site(
 
 
 def _entries(log: LogAudit[CensusState], findings: Findings) -> Iterator[Entry]:
-    """What was folded in, read anew."""
+    """The folded entries, read again."""
     for index in range(log.state.size):
         data = log.files.entry(index)
         if not data:

@@ -1,4 +1,4 @@
-"""What an audit has found: problems, what is under way, and what could not be checked. Bounded, whatever it is fed."""
+"""Findings of an audit: problems, pending items, and items that could not be checked. Bounded, whatever it is fed."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Findings:
 
     @property
     def not_checked(self) -> list[str]:
-        """What could not be checked, in English."""
+        """Items that could not be checked, in English."""
         return [remark.text.format_map(remark.values) for remark in self.remarks]
 
 

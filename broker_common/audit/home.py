@@ -47,7 +47,7 @@ class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class AuditorConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """config.toml of an auditor's home."""
 
-    # What kind of home this is.
+    # Kind of this home.
     role: Literal["auditor"]
     # The health agency whose log is examined. Empty: the only one with a card in `trust/`.
     health: str = ""
@@ -162,7 +162,7 @@ class AuditorHome:
         return key
 
     def oversight_key(self) -> UnsealingKey:
-        """What reads openings.
+        """The key that reads openings.
 
         Raises:
             InvalidRequestError: INVALID_VALUE, this auditor has none; SECRET_MISSING.

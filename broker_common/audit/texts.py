@@ -77,22 +77,22 @@ MEMBERSHIP_ERASED = (
     "Who was in the samples of {count} charges, and that nobody was skipped in them: their membership is erased, as the policy "
     "says. What they come to is taken from a snapshot."
 )
-MEMBERSHIP_GONE = "Of these, {count} were erased by the node while they were being looked at."
+MEMBERSHIP_GONE = "The node erased {count} of these while they were being checked."
 CHARGES_NOT_DECIDED = (
     "Whether {count} charges fell on everybody in their samples: what had been charged before could not be worked out."
 )
 SUBJECTS_NOT_CHECKED = (
-    "That {count} charges fell on everybody in their samples, and on nobody else: the load or the roster that they were made on is not "
-    "kept any more, or is not what it was."
+    "That {count} charges fell on everybody in their samples, and on nobody else: the load or the roster on which "
+    "they were made is no longer kept, or was changed."
 )
 CARRIES_NOT_CHECKED = (
-    "Whether {count} loads took over all charges of the ones before, or not of everybody: such a load is not kept any more, or "
-    "nothing shows who was whose before."
+    "Whether {count} loads took over all charges of the ones before, or not of everybody: such a load is no longer "
+    "kept, or nothing shows which subject was which before."
 )
 STEPS_NEWER = "{count} charges, loads or changes of the linkage key: they are newer than what was handed in."
 SNAPSHOT_NOT_CHECKED = "The newest snapshot of the ledger: it holds something that is newer than what was handed in."
 SNAPSHOT_NOT_COMMITTED = (
-    "What was charged before the first membership that is kept: no charge in the log commits to that snapshot yet."
+    "Charges before the first sample that is kept: no charge in the log commits to that snapshot yet."
 )
 LINKAGE_KEYS_NOT_THERE = (
     "Whether everybody kept their number with the change of the linkage key in entry {entry} of the census log: the keys are not in "

@@ -1,4 +1,4 @@
-"""What `load`, `relink` and `serve` of `health` and `census` have in common, and how they tell of a load."""
+"""Shared code of `health load` and `census load`: the output about a load."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def rejections_json(rejected: RejectedRows) -> list[dict[str, Any]]:
 
 
 def values_json(rejected: RejectedRows) -> dict[str, Any]:
-    """What was read of each column whose values stand in a table of their own, as programs read it."""
+    """Figures of each column whose values are in a separate table, for programs."""
     return {
         name: _value_figures(counts)
         | {"rejected": counts.rejected.count, "rejections": rejections_json(counts.rejected)}
@@ -72,7 +72,7 @@ class Loaded(Protocol):
 
 
 class EventCounts(Protocol):
-    """What was loaded of one table of events: rows == loaded + without_card + of_nobody + rejected.count."""
+    """Counts of one table of events: rows == loaded + without_card + of_nobody + rejected.count."""
 
     @property
     def rows(self) -> int: ...
@@ -87,7 +87,7 @@ class EventCounts(Protocol):
 
 
 def events_json(events: Mapping[str, EventCounts]) -> dict[str, Any]:
-    """What was loaded of each table of events, as programs read it."""
+    """Counts of each table of events, for programs."""
     return {
         name: {
             "rows": counts.rows,
@@ -102,7 +102,7 @@ def events_json(events: Mapping[str, EventCounts]) -> dict[str, Any]:
 
 
 def _events_text(events: Mapping[str, EventCounts]) -> str:
-    """What was loaded of each table of events, for a person, with the rows of it that were left out."""
+    """Counts of each table of events, for a person, with the rows of it that were left out."""
     lines = []
     for name, counts in events.items():
         figures = {key: getattr(counts, key) for key in ("rows", "loaded", "without_card", "of_nobody")}
@@ -114,7 +114,7 @@ def _events_text(events: Mapping[str, EventCounts]) -> str:
 
 
 def _changes_json(changes: Changes | None) -> dict[str, Any] | None:
-    """What changed since the load before, as programs read it; None if there was none."""
+    """Changes since the previous load, for programs; None if there was none."""
     if changes is None:
         return None
     return {
@@ -140,7 +140,7 @@ def load_text(
     is_check: bool,
     events: Mapping[str, EventCounts] | None = None,
 ) -> str:
-    """What is said of a load, for a person."""
+    """Output about a load, for a person."""
     tables = events or {}
     lines = [head, rejections_text(rejected.placed, rejected.count)]
     lines += [_values_text(rejected), _events_text(tables)]

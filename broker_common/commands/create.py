@@ -1,4 +1,4 @@
-"""What `health create`, `census create` and `auditor create` have in common, and the auditor's own commands."""
+"""Shared code of `health create`, `census create` and `auditor create`, and the auditor's own commands."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def verify_names(organisation: str, origin: str, address: str) -> None:
 
 
 def created_json(made: AgencyHome[Any], *, has_dictionary: bool) -> dict[str, Any]:
-    """What `create` prints of an agency's new home."""
+    """Output of `create` about an agency's new home."""
     card = made.own_card()
     form = made.newest_dictionary().id_form if has_dictionary else ONTARIO
     return {

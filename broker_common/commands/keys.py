@@ -50,7 +50,7 @@ _SUFFIX_MS = {"d": _DAY_MS, "h": 3_600_000, "m": 60_000, "s": 1000}
 
 
 class KeyHome(Protocol):
-    """What `tripartite keys` needs of a home, whatever its role."""
+    """The parts of a home that `tripartite keys` needs, for every role."""
 
     @property
     def home(self) -> Home: ...
@@ -72,8 +72,7 @@ class _Times:
     honour_ms: int
 
 
-# Peers hear of a new key at their next contact, so a key that they check is announced before it is used. What may be checked
-# much later (answers wait for a year at most) is honoured for longer.
+# Peers hear of a new key at their next contact, so a key that they check is announced before it is used. Keys that may be needed much later (answers wait for a year at most) are honoured for longer.
 _USUAL: Final = {
     "identity": _Times(0, 400 * _DAY_MS),
     TLS: _Times(7 * _DAY_MS, 30 * _DAY_MS),
@@ -147,8 +146,8 @@ def rotate(home: Path, as_json: bool, wait_ms: int | None, honour_ms: int | None
     """Replace the key for PURPOSE by a new one.
 
     The new key is announced at once on the home's card (and in its log), put to use after --in, and the one before is
-    honoured for --honour after that. Peers hear of it at their next contact; whoever may not be in contact by then is handed
-    the card. 'keys list' shows the purposes.
+    honoured for --honour after that. Peers hear of it at their next contact; hand the card to peers that may not be in
+    contact by then. 'keys list' shows the purposes.
     """
     key_home = _key_home(home)
     with key_home.keyring.changing():
@@ -320,7 +319,7 @@ def who(row: _Row) -> str:
 
 
 def terms_text(row: _Row) -> str:
-    """Of a researcher: what they may ask for, and where their answers go."""
+    """The projects that a researcher may ask for, and where their answers go."""
     projects = said(texts.PROJECTS, projects=", ".join(row["projects"])) if row.get("projects") else ""
     return projects + (said(texts.INBOX, inbox=row["inbox"]) if row.get("inbox") else "")
 

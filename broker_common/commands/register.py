@@ -108,7 +108,7 @@ def _command(name: str, function: Callable[..., None], options: Sequence[Callabl
 
 
 def verify_card_role(card: VerifiedCard, roles: Sequence[Role]) -> None:
-    """Return only if whoever may be registered here has such a card.
+    """Return only if a party that may be registered here has such a card.
 
     Raises:
         InvalidRequestError: INVALID_VALUE.
@@ -176,6 +176,6 @@ def _registered_text(result: dict[str, Any], *, is_compared: bool) -> str:
 
 
 def card_text(verified: VerifiedCard, *, is_compared: bool) -> tuple[dict[str, Any], str]:
-    """What is shown of a card that has just become known, for programs and for people."""
+    """Output about a card that has just become known, for programs and for people."""
     result = card_json(verified, system_clock())
     return result, _registered_text(result, is_compared=is_compared)

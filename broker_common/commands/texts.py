@@ -12,9 +12,7 @@ LINKAGE = "  linkage    {linkage}  in use    the chain that both agencies' recor
 PURPOSES = "It is one of: {purposes}. The linkage key is changed with 'census relink' and 'health relink'."
 NO_END = "replaced"
 EXPIRES = "  (certificate ends {expires})"
-CARD_WRITTEN = (
-    "The card is in {file}. Whoever registers it compares the fingerprint with you on another way:\n  {fingerprint}"
-)
+CARD_WRITTEN = "The card is in {file}. The operator who registers it compares the fingerprint with you over another channel, such as the telephone:\n  {fingerprint}"
 ROTATED = """\
 A new key for {purpose}, on card {serial}:
 {table}
@@ -22,18 +20,18 @@ Peers hear of it at their next contact. Hand the card to those who may not be in
   tripartite keys card --home {home} --to FILE
   fingerprint  {fingerprint}"""
 KEY_GONE = (
-    "The private {purpose} key that is in use is not here, so the new one is put to use at once. Peers that may not be in "
-    "contact by then are handed the card."
+    "The private {purpose} key in use is missing, so the new one is used at once. Hand the card to peers that may "
+    "not be in contact by then."
 )
 CERTIFICATE_ENDED = (
-    "The certificate in use has ended, so the new one is used at once. Peers cannot connect before they have it: hand every "
-    "one of them the card."
+    "The certificate in use has ended, so the new one is used at once. Peers cannot connect before they have it: "
+    "hand the card to each of them."
 )
 SHORTER_WAIT = "Nothing was changed. Give a shorter time, or leave --in out."
 NO_ROOM = "Nothing was changed. The first of them ends at {when}; 'tripartite keys list' shows them all."
 UNFINISHED = (
-    "The new key is on the card, but the policy in force is signed by the key before alone, and ends with it for whoever "
-    "checks it. Finish it with 'tripartite census policy propose' and 'tripartite census policy adopt'."
+    "The new key is on the card, but the policy in force is signed by the previous key alone and stops verifying "
+    "when that key ends. Finish it with 'tripartite census policy propose' and 'tripartite census policy adopt'."
 )
 REGISTERED = "Registered {who}, card {serial}, from now on.\n  fingerprint  {fingerprint}"
 DROPPED = "\n  dropped      {dropped}"
@@ -44,7 +42,7 @@ WHO = {
     "health": "health agency {organisation}",
     "census": "census agency {organisation}",
 }
-REVOKED = "The {role} {name} is not known here any more, from now on."
+REVOKED = "The {role} {name} is no longer known here, from now on."
 
 CARD_TO_HELP = "Write the card to this file instead of printing it."
 IN_HELP = "How long until the new key is put to use, like 7d, 12h or 0s; the usual time if left out, less if a certificate ends before, at once if the one before is lost."
@@ -55,7 +53,7 @@ A card that follows the one that is known (signed by the same party, newer) is t
 with --replace and a --reason, which is logged: compare fingerprints first. A serving node obeys at once.
 """
 RESEARCHER_HELP = "Instead of a card: the id of a registered researcher whose projects or inbox change."
-PROJECT_HELP = "A study that the researcher may ask for; give it once for each. All of them, not only new ones: those that are not named are dropped."
+PROJECT_HELP = "A study that the researcher may ask for; give it once for each. All of them, not only new ones: projects that are not named are dropped."
 FINGERPRINT_HELP = "The fingerprint that the card's owner told you; any other card is refused."
 REPLACE_HELP = "Take a card that does not follow the one that is known, for example after a loss of keys."
 INBOX_HELP = "Where the researcher's inbox listens, at a port of its own; empty when they only collect."
@@ -72,11 +70,11 @@ OWNERS = {"researcher": "a researcher", "health": "the health agency", "census":
 CARD_OF = "is that of {owner}"
 EITHER = "{one} or {other}"
 CARDS_HERE = "Give the card of {owners}. Nothing was registered."
-MANY_PROJECTS = "A study that has ended needs no registration any more: leave it out."
+MANY_PROJECTS = "A study that has ended needs no registration: leave it out."
 REASON_HELP = "Why, for the log; auditors read it."
 NO_KEYS = "an auditor has no keys"
 NO_KEYS_REMEDY = "Give the home of a node or of a researcher."
-OTHER_ORGANISATION = "is that of {found}, and config.toml says that this node works with {expected}"
+OTHER_ORGANISATION = "is the card of {found}, but config.toml says that this node works with {expected}"
 OTHER_ORGANISATION_REMEDY = "Nothing was registered. Ask for the card of the organisation that config.toml names; if that was misspelt, correct it there."
 
 # --- new homes ---
@@ -90,7 +88,7 @@ OVERSIGHT_TO_HELP = "Where to write the public oversight key. If left out: keys/
 NO_PORT = "has no port that peers could call"
 NO_PORT_REMEDY = "Give HOST:PORT with a port from 1 to 65535."
 AUDITOR_CREATED = """\
-An auditor's home stands in {home}; its oversight key is on this machine only.
+The auditor's home is in {home}; its oversight key is on this machine only.
 Next:
   1. Hand {oversight} to the census agency. It is public; the file beside it is not.
   2. Trust everybody's cards, each with the fingerprint that its owner tells you:
@@ -145,34 +143,32 @@ NO_DICTIONARY_REMEDY = "Give the home of an agency with --home."
 DRAFTED = "The draft is in {file}. Write what its TODOs ask for, then: tripartite dictionary check {file}"
 
 # a node's own
-NOTHING_FOUND = "'{word}' stands in no name, description, code or label."
+NOTHING_FOUND = "'{word}' is in no name, description, code or label."
 UPGRADE_DICTIONARY_HELP = (
-    "The dictionary that the data in force was loaded under; usually dictionary.toml in the home. That of a home that 'init' has made "
-    "stands in deploy/examples/ontario."
+    "The dictionary that the data in force was loaded under; usually dictionary.toml in the home. The one for a home "
+    "made by 'init' is in deploy/examples/ontario."
 )
 UPGRADED = """\
-{home} is carried over: its log is of format {format} from here on, and goes on with every charge that it holds.
+{home} is upgraded: its log has format {format} from here on and keeps every charge.
 The dictionary of the data in force is adopted: {dictionary}"""
-NOTHING_TO_UPGRADE = "{home} is of this version: nothing was changed."
+NOTHING_TO_UPGRADE = "{home} has this version already: nothing was changed."
 
 # --- loads ---
 CHECK_HELP = "Read everything and report, and load nothing."
 LOAD_CHECKED = "Nothing was loaded: this was a check. What was loaded before is still in force."
-REJECTED_FILE = "Every row that was left out stands in {file}."
-FIRST_LOAD = "No load before this one has left figures to compare with."
-SAME_LOAD = "Nothing has changed since the load before: every row is the same."
-EQUAL_FIGURES = "Since the load before no figure has changed; the rows themselves, or how they are written, have."
-CHANGED_SINCE = "Since the load before:"
+REJECTED_FILE = "Every row that was left out is listed in {file}."
+FIRST_LOAD = "No earlier load has left figures to compare with."
+SAME_LOAD = "Nothing has changed since the previous load: every row is the same."
+EQUAL_FIGURES = "No figure has changed since the previous load; the rows, or how they are written, have."
+CHANGED_SINCE = "Since the previous load:"
 SIZE_CHANGED = "  {what}: {before:,} before, {now:,} now"
 SHARE_CHANGED = "  {what}: {before:g} % before, {now:g} % now"
-CODES_VANISHED = "  {of}: no row has these codes any more: {codes}"
+CODES_VANISHED = "  {of}: no row has these codes now: {codes}"
 CODES_APPEARED = "  {of}: these codes are new: {codes}"
 MUCH_CHANGED = "WARNING: {count} of these changed by much. Make sure that the load is whole before you rely on it."
-EVENTS_READ = "  {table}: {loaded:,} events of {rows:,} rows; {without_card:,} have no id, {of_nobody:,} are of nobody, {rejected:,} were left out as wrong"
+EVENTS_READ = "  {table}: {loaded:,} events of {rows:,} rows; {without_card:,} have no id, {of_nobody:,} belong to nobody, {rejected:,} were left out as wrong"
 VALUES_READ = "  {column}: {of_people:,} values of people in {rows:,} rows; {without_card:,} have no id, {without_value:,} have no value, {rejected:,} were left out as wrong"
-OF_NOBODY = (
-    "  WARNING: most events of {table} are of nobody. Is the id of both tables the same, and written in one way?"
-)
+OF_NOBODY = "  WARNING: most events of {table} belong to nobody. Do both tables have the same id, written the same way?"
 FIGURE_NAMES = {
     "rows": "rows",
     "people": "people",

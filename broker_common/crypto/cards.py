@@ -78,7 +78,7 @@ class CardKey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Card(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a party says of itself."""
+    """A party's statement about itself."""
 
     format: Annotated[int, Meta(ge=1, le=1)] = 1
     role: Role
@@ -152,7 +152,7 @@ class VerifiedCard:
         return [public for public in self.honoured(TLS, now_ms) if isinstance(public, PeerCertificate)]
 
     def sealing_key(self, now_ms: int) -> SealingKey:
-        """What samples are sealed to. `TypeError` for a card of another role."""
+        """The key to which samples are sealed. `TypeError` for a card of another role."""
         key = self.in_use(SAMPLE, now_ms)
         if not isinstance(key, SealingKey):
             raise TypeError("the card lists no sample key")
@@ -214,8 +214,8 @@ def parse_signed_card(data: bytes) -> SignedCard:
 def verify_card(signed: SignedCard) -> VerifiedCard:
     """A card that agrees with itself: canonical, every key of the kind it is listed for, signed by its identity keys.
 
-    Whose card it is, is still to be compared by people: anybody can make one. A card that agrees with itself always will,
-    and is checked once.
+    People still have to compare whose card it is: anyone can make one. A card that agrees with itself always will, and is
+    checked once.
 
     Raises:
         InvalidRequestError: MALFORMED_MESSAGE or BAD_SIGNATURE.

@@ -34,22 +34,22 @@ def hash_bytes(data: bytes) -> bytes:
 
 
 def commit_criteria(nonce: bytes, canonical_criteria: bytes) -> bytes:
-    """What a ticket says of its criteria: hides them from the census node, binds the health node."""
+    """A ticket's commitment to its criteria: hides them from the census node, binds the health node."""
     return _commit(b"tripartite/commit-criteria/v1\0", nonce, canonical_criteria)
 
 
 def commit_sample(salt: bytes, ticket_hash: bytes, roster_manifest_hash: bytes, bits: bytes | memoryview) -> bytes:
-    """What a manifest and a charge say of a sample of one bit for each declared place of the roster of this manifest."""
+    """The commitment of a manifest and a charge to a sample of one bit for each declared place of the manifest's roster."""
     return _commit(b"tripartite/commit-set/v2\0", salt, ticket_hash, roster_manifest_hash, bits)
 
 
 def commit_roster(salt: bytes, places: int, set_hash: bytes) -> bytes:
-    """What a manifest and both logs say of a roster: its declared places and its set of pseudonyms."""
+    """The commitment of a manifest and both logs to a roster: its declared places and its set of pseudonyms."""
     return _commit(b"tripartite/commit-roster/v1\0", salt, places.to_bytes(8, "big"), set_hash)
 
 
 def commit_active(salt: bytes, ticket_hash: bytes, bits: bytes | memoryview) -> bytes:
-    """What a charge says of who is counted: one bit for each person of the census, by number.
+    """A charge's commitment to the counted persons: one bit for each person of the census, by number.
 
     Salted on its own, so that whether everybody was active does not show, and because a small set could be guessed after it was erased.
     """
@@ -57,12 +57,12 @@ def commit_active(salt: bytes, ticket_hash: bytes, bits: bytes | memoryview) -> 
 
 
 def commit_load(salt: bytes, content_hash: bytes) -> bytes:
-    """What a log entry says of a loaded store: no size, no content, yet the store cannot be swapped."""
+    """A log entry's commitment to a loaded store: no size, no content, yet the store cannot be swapped."""
     return _commit(b"tripartite/commit-load/v1\0", salt, content_hash)
 
 
 def hash_subjects(salt: bytes, kind: bytes, subject_ids: Iterable[str]) -> bytes:
-    """By what a load remembers persons or households whose ids it does not keep: 16 bytes each, one after the other.
+    """Hashes by which a load remembers persons or households whose ids it does not keep: 16 bytes each, one after the other.
 
     At 2^27 subjects two of them collide with probability below 2^-74. A holder of the salt can try ids.
     """
@@ -81,12 +81,12 @@ def hash_subjects(salt: bytes, kind: bytes, subject_ids: Iterable[str]) -> bytes
 
 
 def commit_slot(secret: SlotSecret, slot: int) -> bytes:
-    """What the log says of a noise slot's secret before anybody asks for the slot."""
+    """The log's commitment to a noise slot's secret, made before anyone asks for the slot."""
     return _commit(b"tripartite/commit-slot/v1\0", secret.expose(), slot.to_bytes(8, "big"))
 
 
 def answer_salt(secret: SlotSecret, ticket_hash: bytes) -> bytes:
-    """What salts the hash of an answer: nobody can guess the answer from it.
+    """The salt of an answer's hash: nobody can guess the answer from the hash.
 
     Another function of the slot's secret, so that an auditor who is shown the secret can check the receipt.
     """
@@ -94,7 +94,7 @@ def answer_salt(secret: SlotSecret, ticket_hash: bytes) -> bytes:
 
 
 def commit_answer(salt: bytes, ticket_hash: bytes, noisy: NoisyCounts) -> bytes:
-    """What a receipt says of an answer: of as many numbers, whatever the number of its cells."""
+    """A receipt's commitment to an answer: always the same number of numbers, whatever the number of its cells."""
     numbers = [str(value).encode("ascii") for value in noisy.padded]
     return _commit(b"tripartite/commit-answer/v2\0", salt, ticket_hash, *numbers)
 

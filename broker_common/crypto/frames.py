@@ -1,8 +1,8 @@
 """Sealed frames of one length: rosters travel in them, and kept files are written in them.
 
 Each frame is AES-256-GCM of exactly 256 KiB under the key of its roster's attempt, or of its file. Its nonce is seven zero bytes,
-the index (4 bytes) and the last flag (1 byte): a fixed nonce per position is sound only because every key seals once. What
-stands in the frames is laid out elsewhere.
+the index (4 bytes) and the last flag (1 byte): a fixed nonce per position is sound only because every key seals once. Other
+modules define the content of the frames.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Forms of the id that people or households are linked on: what a valid one is, and its one spelling.
 
 Both agencies read their ids by the same form, named in their dictionaries, or the same person has two pseudonyms. The rules for a
-second implementation stand in docs/ids.md, with vectors in tests/vectors/id_forms.json. What is wrong with an id is said without it.
+second implementation stand in docs/ids.md, with vectors in tests/vectors/id_forms.json. An error about an id does not quote the id.
 """
 
 from __future__ import annotations

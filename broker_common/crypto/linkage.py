@@ -41,19 +41,19 @@ class LinkageKey(Secret):
         self._stepping.update(_STEP_DOMAIN)
 
     def pseudonym(self, one_id: str, form: str = ONTARIO) -> bytes:
-        """What an id of a form becomes (see `id_forms`) when this is the first key."""
+        """The pseudonym of an id of a form (see `id_forms`) when this is the first key."""
         mac = self._of_form(form)
         mac.update(one_id.encode("ascii"))
         return mac.finalize()[:PSEUDONYM_BYTES]
 
     def next_pseudonym(self, pseudonym: bytes) -> bytes:
-        """What a pseudonym of the chain before becomes."""
+        """The pseudonym that follows one of the previous chain."""
         mac = self._stepping.copy()
         mac.update(pseudonym)
         return mac.finalize()[:PSEUDONYM_BYTES]
 
     def step(self, pseudonyms: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-        """What each pseudonym of the chain before becomes: `next_pseudonym` of an (n, 16) array, in the same order."""
+        """`next_pseudonym` of each row of an (n, 16) array, in the same order."""
         return _each(self._stepping, np.ascontiguousarray(pseudonyms).view(f"V{PSEUDONYM_BYTES}").ravel().tolist())
 
     def pseudonyms(self, ids: npt.NDArray[np.bytes_], form: str = ONTARIO) -> npt.NDArray[np.uint8]:

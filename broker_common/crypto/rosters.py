@@ -42,7 +42,7 @@ _PEOPLE_AT_ONCE = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class RosterPayload:
-    """What only the census node reads of one attempt."""
+    """The sealed part of one attempt, which only the census node reads."""
 
     frame_key: bytes = field(repr=False)
     salt: bytes = field(repr=False)
@@ -144,7 +144,7 @@ class RosterOpener:
 
 
 def roster_hash(people: npt.NDArray[np.uint8]) -> bytes:
-    """What a roster's commitment says of everybody in an (n, 16) array."""
+    """The set hash of a roster's commitment, for everybody in an (n, 16) array."""
     digest = hashlib.sha256(SET_DOMAIN)
     for start in range(0, len(people), _PEOPLE_AT_ONCE):
         digest.update(np.ascontiguousarray(people[start : start + _PEOPLE_AT_ONCE]).reshape(-1).data)

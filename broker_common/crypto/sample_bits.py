@@ -5,8 +5,8 @@
     on the way the first 1,168 bytes as the head, then a part of 65,536 bytes for each 524,288 declared places
     committed  H(salt || ticket hash || hash of the roster's manifest || bits), signed once per ticket
 
-Bits behind the place of the roster's last person are zero. SECURITY: declared places alone say how long everything is. Whoever is in
-the sample changes no length, and duplicates, wrong orders, unknown ids and wrong counts cannot be written down.
+Bits behind the place of the roster's last person are zero. SECURITY: declared places alone say how long everything is. The people in
+the sample change no length, and duplicates, wrong orders, unknown ids and wrong counts cannot be expressed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _HASH_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a sample is bound to: its ticket, and its roster's manifest, which holds number, linkage and salted commitment."""
+    """The context to which a sample is bound: its ticket, and its roster's manifest, which holds number, linkage and salted commitment."""
 
     ticket_hash: bytes
     roster_manifest_hash: bytes
@@ -93,7 +93,7 @@ class SampleBits:
         return 8 * len(self.bits)
 
     def commitment(self, bound: Bound) -> bytes:
-        """What a manifest and a charge say of it."""
+        """The commitment of a manifest and a charge to it."""
         return commit_sample(self.salt, bound.ticket_hash, bound.roster_manifest_hash, self.bits.data)
 
     def seal(self, key: SealingKey, bound: Bound) -> SealedSample:

@@ -26,7 +26,7 @@ _LONGEST_REMEMBERED_BYTES = 4096
 
 
 class Purpose(Enum):
-    """What a key signs. The value is the key's name in files; it also makes the domain prefix."""
+    """The documents that a key signs. The value is the key's name in files; it also makes the domain prefix."""
 
     TICKET = "ticket"
     MANIFEST = "manifest"

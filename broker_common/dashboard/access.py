@@ -2,7 +2,7 @@
 
 There are four ways in, and the first that applies decides:
 
-    a key in the address     on this machine: whoever can read the home, or saw the line that the command printed
+    a key in the address     on this machine: anyone who can read the home, or saw the line that the command printed
     an operator certificate  over TLS: its fingerprint stands in config.toml
     an authenticating proxy  on this machine: it names the user in a header and proves itself with a secret
     nothing                  a reader
@@ -38,7 +38,7 @@ _MOST_SESSIONS = 256
 
 
 class Rank(IntEnum):
-    """What somebody may do; each may do what those before may."""
+    """The rights of a visitor; each rank includes those before it."""
 
     READER = 0
     STAFF = 1
@@ -47,12 +47,12 @@ class Rank(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Whoever makes a request."""
+    """The sender of a request."""
 
     rank: Rank
     # For the operator log; empty for a reader.
     name: str = ""
-    # What an action has to carry.
+    # Token that an action has to carry.
     token: str = ""
 
 
@@ -75,7 +75,7 @@ class Access:
 
     clock: Clock
     randomness: Randomness
-    # What opens the dashboard to an operator on this machine.
+    # Key that opens the dashboard to an operator on this machine.
     key: str
     # Rank by the SHA-256 fingerprint of a certificate.
     certificates: Mapping[str, Rank] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Access:
     _sessions: dict[str, Session] = field(default_factory=dict)
 
     def enter(self, key: str) -> str | None:
-        """A session id for whoever has the key; None for everybody else."""
+        """A session id for a visitor with the key; None for everybody else."""
         if not hmac.compare_digest(key.encode(), self.key.encode()):
             return None
         now_ms = self.clock()

@@ -43,8 +43,8 @@ async def dashboard_beside(role: str, home: Path, config: DashboardConfig) -> No
             "--configured",
             "--while-stdin-open",
             stdin=asyncio.subprocess.PIPE,
-            # What a node says on standard output is its ready line and nothing else. The dashboard's lines are whole: they go
-            # where the node's own go, past the pipe that catches a library's.
+            # A node's standard output is its ready line and nothing else. The dashboard's lines are whole: they go where the
+            # node's own go, past the pipe that catches a library's.
             stdout=log_stream().fileno(),
             stderr=log_stream().fileno(),
             # A Ctrl-C in the terminal reaches the node, which ends its dashboard.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 # People or questions that are shown together at least.
 LEAST_CELL = 10
-# Of a forecast: more would show one person's charges.
+# Digits of a forecast: more would show one person's charges.
 _DIGITS = 2
 
 

@@ -1,4 +1,4 @@
-"""What every agency's log shows: its certificates, and how far witnesses have cosigned it."""
+"""Facts that every agency's log shows: its certificates, and how far witnesses have cosigned it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def witnessed_by(state: LogState, head: Head, witnesses: Mapping[str, Registrati
         try:
             cosigned = witness_of(agency.card, state.time_ms).verify(note)
         except InvalidRequestError:
-            # By a key that has ended since: it counts no more.
+            # The key that made it has ended since: it no longer counts.
             continue
         found = Witnessed(size, 1000 * cosigned.time_s, peer_name(agency.card.card.identity))
     return found
@@ -99,7 +99,7 @@ def certificate_rows(t: Language, certificates: Sequence[Certificate], now_ms: i
 
 
 def witnessed_note(t: Language, witnessed: Witnessed | None, now_ms: int) -> str:
-    """By whom, and how long ago."""
+    """The witness, and how long ago it cosigned."""
     if witnessed is None:
         return t("nobody has cosigned it yet")
     return t("by {witness}, {age} ago", witness=witnessed.witness, age=t.span(now_ms - witnessed.time_ms))
@@ -114,7 +114,7 @@ def time_problems(
     certificates: Sequence[Certificate],
     now_ms: int,
 ) -> list[Problem]:
-    """What is late, ahead, or about to end. `due`: as far as the other agency has to have cosigned the log."""
+    """Problems of time: late, ahead, or about to end. `due`: as far as the other agency has to have cosigned the log."""
     found = []
     if (0 if witnessed is None else witnessed.size) < due_size and now_ms - due_ms > _STALE_WITNESS_MS:
         found.append(Problem(phrase("The other agency has not cosigned the newest entries for half a minute.")))
@@ -154,7 +154,7 @@ def is_apart(witnessed: Witnessed, *, due_size: int, due_ms: int, now_ms: int) -
 
 
 def process_problems(node: Figures, *, is_running: bool, now_ms: int) -> list[Problem]:
-    """What is wrong with the node's process, as it is seen from outside."""
+    """Problems of the node's process, as seen from outside."""
     if not is_running:
         return [Problem(phrase("The node's process is not running."))]
     if node.is_stale(now_ms):
@@ -165,7 +165,7 @@ def process_problems(node: Figures, *, is_running: bool, now_ms: int) -> list[Pr
 
 
 def disk_problems(free_share: float, *, is_load_refused: bool) -> list[Problem]:
-    """What the home itself shows."""
+    """Problems of the home's disk."""
     found = []
     if free_share < _LEAST_FREE:
         found.append(

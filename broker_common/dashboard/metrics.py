@@ -18,7 +18,7 @@ _STEPS = 20
 
 @dataclass(frozen=True, slots=True)
 class LogFigures:
-    """What metrics say of a log; None where a log has no such figure."""
+    """A log's metrics; None where a log has no such figure."""
 
     size: int
     newest_ms: int
@@ -40,11 +40,11 @@ class LogFigures:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What is seen of a node from outside."""
+    """A node as seen from outside."""
 
     role: str
     is_running: bool
-    # Of the disk that the home is on.
+    # Figures of the disk that the home is on.
     free_share: float
     is_load_refused: bool
     # Entries that were folded, and whether folding had to stop.

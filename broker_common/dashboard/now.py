@@ -1,4 +1,4 @@
-"""What one page is drawn from: the newest picture of a log, and what the home and the node's process show besides."""
+"""Sources of one page: the newest picture of a log, and the present state of the home and the node's process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from broker_common.tlog.history import Happening
 
 @dataclass(frozen=True, slots=True)
 class OwnCertificates:
-    """What the files hold now, the one that ends first first; nothing where the dashboard speaks no TLS."""
+    """The certificates that the files hold now, earliest end first; nothing if the dashboard speaks no TLS."""
 
     listed: tuple[Certificate, ...] = ()
     is_readable: bool = True
@@ -58,7 +58,7 @@ def own_certificates(home: Home, read_config: Callable[[], DashboardConfig]) -> 
 
 
 def certificate_problems(own: OwnCertificates, now_ms: int) -> list[Problem]:
-    """What ends within 60 days or has ended. The node can be asked all the same."""
+    """Certificates that end within 60 days or have ended. The node can be asked all the same."""
     if not own.is_readable:
         return [
             Problem(
@@ -76,7 +76,7 @@ def certificate_problems(own: OwnCertificates, now_ms: int) -> list[Problem]:
 
 
 class LogPicture(Protocol):
-    """What pictures of every agency's log have in common."""
+    """Common part of the pictures of every agency's log."""
 
     @property
     def happenings(self) -> tuple[Happening, ...]: ...
@@ -104,10 +104,10 @@ class Now(Generic[PictureT]):
     followed: Followed[PictureT]
     node: Figures
     is_running: bool
-    # Of the disk that the home is on.
+    # Figures of the disk that the home is on.
     free_share: float
     is_load_refused: bool
-    # Of the dashboard itself and its operators.
+    # Texts about the dashboard itself and its operators.
     own: OwnCertificates
     now_ms: int
 
@@ -166,7 +166,7 @@ def log_problems(now: Now[PictureT]) -> list[Problem]:
 
 
 def node_problems(now: Now[PictureT]) -> list[Problem]:
-    """What somebody should see to at any agency, most urgent first. Depends on nobody's records."""
+    """Problems that an operator of any agency should attend to, most urgent first. Depends on nobody's records."""
     found = disk_problems(now.free_share, is_load_refused=now.is_load_refused)
     found += process_problems(now.node, is_running=now.is_running, now_ms=now.now_ms)
     found += certificate_problems(now.own, now.now_ms)

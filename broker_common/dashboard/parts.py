@@ -1,4 +1,4 @@
-"""What several pages draw and say alike: happenings of a log as sentences, shares, refusals, use, and the state of a process."""
+"""Drawings and sentences that several pages share: shares, refusals, use by project, and the state of a process."""
 
 from __future__ import annotations
 

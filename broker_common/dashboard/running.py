@@ -53,7 +53,7 @@ class _News(Protocol):
 
 
 class Dashboard(Protocol):
-    """What a node brings."""
+    """A node's part of a dashboard."""
 
     @property
     def home(self) -> Home: ...
@@ -186,7 +186,7 @@ def repeat(do: Callable[[], object], stopping: threading.Event) -> None:
 
 def take_ranks(config: DashboardConfig, access: Access) -> None:
     """Obey the ranks of a configuration from the next request on."""
-    # SECURITY: whoever was taken out of config.toml loses the rank on open connections too.
+    # SECURITY: a person removed from config.toml loses the rank on open connections too.
     access.certificates, access.users = ranks(dict(config.certificates)), ranks(dict(config.users))
 
 

@@ -25,7 +25,7 @@ from broker_common.errors import RefusedError
 from broker_common.values import Clock
 
 _log = structlog.get_logger()
-# Connections at the same time: open pages and whoever scrapes.
+# Connections at the same time: open pages and monitoring tools.
 _MOST_CONNECTIONS = 256
 _BACKLOG = 128
 
@@ -86,7 +86,7 @@ class _CurrentFiles(ssl.SSLContext):
 
 
 def tls_context(files: TlsFiles) -> ssl.SSLContext:
-    """What connections are made with, following the files. OSError or ValueError if they cannot be used."""
+    """TLS context of new connections, following the files. OSError or ValueError if they cannot be used."""
     context = _CurrentFiles(ssl.PROTOCOL_TLS_SERVER)
     context._files = files  # noqa: SLF001 - the library's constructor takes nothing of ours
     context.read()

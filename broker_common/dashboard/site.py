@@ -66,7 +66,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether the node can serve; `problems` are words for whoever is on call, and hold nothing about anybody."""
+    """Whether the node can serve; `problems` are words for the operator on call, and hold nothing about any person."""
 
     is_ready: bool
     problems: tuple[str, ...] = ()
@@ -200,7 +200,7 @@ class _Handlers:
         )
 
     def _entered(self, request: Request) -> Response | None:
-        """Whoever brings the key gets a session; the key leaves the address at once."""
+        """A visitor with the key gets a session; the key leaves the address at once."""
         key = request.query_params.get("key")
         if key is None:
             return None
@@ -275,7 +275,7 @@ class _Handlers:
     # --- news ------------------------------------------------------------------------------------------------------
 
     async def events(self, request: Request) -> Response:
-        """One line for every newer state: its number. What it holds, the page asks for again."""
+        """One line for every newer state: its number. The page itself asks again for the content."""
         del request
         site = self._site
         if len(site._news) >= _MOST_STREAMS:  # noqa: SLF001 - the site's own streams

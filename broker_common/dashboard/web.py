@@ -1,4 +1,4 @@
-"""What all web pages of the product have in common: the hosts that they answer for, headers, the reader's language, templates."""
+"""Common parts of all web pages of the product: the hosts that they answer for, headers, the reader's language, templates."""
 
 from __future__ import annotations
 

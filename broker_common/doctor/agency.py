@@ -1,4 +1,4 @@
-"""What the homes of both agencies have in common: keys, cards, the log and its clock, certificates, the linkage keys."""
+"""Common checks of both agencies' homes: keys, cards, the log and its clock, certificates, the linkage keys."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOT_TO_SERVE = frozenset({"identity", "policy", "operator"})
 
 
 def agency_findings(agency: AgencyHome[Any], journal: Journal[Any], now_ms: int) -> Iterator[Finding]:
-    """What can be told of an agency's home without asking anybody."""
+    """Findings about an agency's home that need no peer."""
     yield _process(agency)
     own = agency.own_card()
     yield from tried("keys", lambda: key_findings(agency.keyring, own, now_ms))

@@ -1,4 +1,4 @@
-"""What an auditor can get wrong in a home: whom it trusts, and the oversight key."""
+"""Checks of an auditor's home: whom it trusts, and the oversight key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was loaded, against what is declared, what the policy allows for, and what the next load would read."""
+"""Checks of the data: the load compared with the declaration, the policy and the source of the next load."""
 
 from __future__ import annotations
 

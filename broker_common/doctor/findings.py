@@ -15,7 +15,7 @@ Level: TypeAlias = Literal["ok", "warning", "problem"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found of one thing. Sentences are phrases: English for programs, and said in French to people."""
+    """Result of one check. Sentences are phrases: English for programs, and said in French to people."""
 
     check: str
     level: Level
@@ -40,12 +40,12 @@ def problem(check: str, text: str, remedy: str) -> Finding:
 
 
 def of_error(check: str, error: BrokerError) -> Finding:
-    """What a part of the home, or a peer, says of itself."""
+    """The finding that an error of the home or of a peer stands for."""
     return Finding(check, "problem", phrase_of(error), hint_of(error))
 
 
 def tried(check: str, look: Callable[[], Iterable[Finding]]) -> list[Finding]:
-    """What a look finds; that it could not look is a finding as well, and no end of the others."""
+    """Findings of a check; a check that fails is a finding as well, and does not end the others."""
     found = []
     try:
         for each in look():

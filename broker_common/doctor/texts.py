@@ -23,10 +23,10 @@ OVER_A_NETWORK = "{folder} is on a file system over a network ({kind})."
 OVER_A_NETWORK_REMEDY = (
     "Put the home on a disk of this machine: SQLite needs locks and flushes that such a file system may not keep."
 )
-NO_FLUSH = "The disk says after {milliseconds} ms that it has kept what it was told to keep: no disk is so quick."
+NO_FLUSH = "The disk reports a completed write after {milliseconds} ms: no disk is that fast."
 NO_FLUSH_REMEDY = (
-    "Ask whoever runs the machine whether its disk honours fsync. One that does not forgets charges at a power cut, and then the "
-    "node refuses to serve."
+    "Ask the administrator of the machine whether its disk honours fsync. If it does not, a power cut loses charges, "
+    "and then the node refuses to serve."
 )
 SLOW_FLUSH = "The disk takes {milliseconds} ms to keep a few kilobytes."
 SLOW_FLUSH_REMEDY = "Every charge waits for that several times: put the home on a faster disk."
@@ -58,7 +58,7 @@ NO_AGENCY = "No {role} agency is registered."
 NO_RESEARCHER = "No researcher is registered, so that nobody can ask."
 NOBODY_REMEDY = "Register the card that its owner prints with 'tripartite keys card', once fingerprints are compared."
 KNOWN = "Registered agencies: {agencies}; researchers: {researchers}."
-LOG_AHEAD = "The log's last entry is of {log}, and this machine's clock shows {now}."
+LOG_AHEAD = "The log's last entry is from {log}, but this machine's clock shows {now}."
 CLOCK_REMEDY = "Set the clock right (NTP), then see 'When the clock was wrong' in docs/recover.md."
 CLOCK_ALONE = "This machine's clock shows {now}; no other clock has been compared with it yet."
 CLOCKS_APART = (
@@ -72,10 +72,10 @@ NO_LINKAGE_KEY_REMEDY = (
 ROSTER_TAKEN = "The census node has not refused the roster of the data in force."
 ROSTER_REFUSED = "The census node refused the roster of the data in force ({code}), and questions wait for it."
 ROSTER_REFUSED_REMEDY = (
-    "The node sends it again by itself; see 'What can go wrong' in docs/failures.md if that does not mend it."
+    "The node sends it again automatically; if that does not help, see 'What can go wrong' in docs/failures.md."
 )
 ROSTER_MISMATCH_REMEDY = (
-    "The two agencies do not link alike: compare 'linkage' in 'tripartite health status' and 'tripartite census status', and id_form "
+    "The two agencies do not link the same way: compare 'linkage' in 'tripartite health status' and 'tripartite census status', and id_form "
     "in both dictionaries; then see 'When the two chains differ' in docs/keys.md."
 )
 LINKAGE = "The linkage keys that the log names are here: {count} in the chain."
@@ -87,7 +87,7 @@ NO_ANSWER = "{party} does not answer at {address} ({code})."
 NO_ANSWER_REMEDY = "Is its node running, is that its address, does a firewall stand between, and has each side registered the other's newest card?"
 ANSWERS = "{party} answers at {address}, and both cards are current."
 NEWER_CARD = "{party} has a newer card than the one that is known here."
-NEWER_CARD_REMEDY = "Nothing needs to be done: a node that serves, or the next question, takes it by itself."
+NEWER_CARD_REMEDY = "Nothing needs to be done: a serving node, or the next question, fetches it automatically."
 UNHEARD = "The health node of {name} has never cosigned this log: no answer can go out."
 UNHEARD_REMEDY = (
     "Its node calls this one: is it running, does it have this node's address, and has each side registered the other?"
@@ -140,7 +140,7 @@ NO_OVERSIGHT_REMEDY = (
 OVERSIGHT = "Openings are sealed to the oversight key."
 
 # --- auditors ----------------------------------------------------------------------------------------------------------
-TRUSTED = "Trusted are the cards of {parties}."
+TRUSTED = "The auditor trusts the cards of {parties}."
 NO_OVERSIGHT_HERE = "This auditor has no oversight key, and checks the noise of no answer."
 NO_OVERSIGHT_HERE_REMEDY = "Where another body holds it, nothing needs to be done."
 OVERSIGHT_HERE = "The oversight key is here."

@@ -38,7 +38,7 @@ _log = structlog.get_logger()
 
 
 class CardExchange:
-    """What a node does with the cards that its peers send."""
+    """A node's exchange of cards with its peers."""
 
     def __init__(self, journal: Journal[StateT], clock: Clock) -> None:
         self._journal = journal

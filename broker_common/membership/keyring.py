@@ -113,7 +113,7 @@ class Keyring:
         return keys
 
     def cosigner(self, card: VerifiedCard, now_ms: int) -> Cosigner:
-        """What the home cosigns other logs with, under the name of its own."""
+        """Cosigner of other logs, under the name of the home's own log."""
         return Cosigner(card.card.origin, self.signing(card, Purpose.WITNESS, now_ms))
 
     def unsealing(self, card: VerifiedCard, now_ms: int) -> list[UnsealingKey]:
@@ -266,7 +266,7 @@ class Keyring:
 
 
 def log_signer(keyring: Keyring, origin: str, clock: Clock) -> Callable[[LogState], NoteSigner]:
-    """What a home's log is signed with: every honoured log key of its card, or the one there is before the first card."""
+    """Signer of a home's log: every honoured log key of its card, or the one there is before the first card."""
 
     def signer(state: LogState) -> NoteSigner:
         card = state.membership.own

@@ -66,16 +66,16 @@ class KnownPeers:
             return own_card(state.membership)
 
     def own_log(self) -> NoteVerifier:
-        """What checks checkpoints of the node's own log, whenever they were signed."""
+        """Verifies checkpoints of the node's own log, whenever they were signed."""
         with self._journal.reading() as state:
             return NoteVerifier(own_card(state.membership).card.origin, state.membership.own_log_keys)
 
     def log(self, role: Role, name: str) -> NoteVerifier:
-        """What checks a peer's checkpoints. Raises NOT_REGISTERED."""
+        """Verifies a peer's checkpoints. Raises NOT_REGISTERED."""
         return log_of(self.card(role, name), self._clock())
 
     def witness(self, role: Role, name: str) -> CosignatureVerifier:
-        """What checks a peer's cosignatures. Raises NOT_REGISTERED."""
+        """Verifies a peer's cosignatures. Raises NOT_REGISTERED."""
         return witness_of(self.card(role, name), self._clock())
 
     def certificates(self) -> tuple[PeerCertificate, ...]:

@@ -145,7 +145,7 @@ def _append(transaction: Transaction[StateT], event: Registered, identity: Ident
 
 
 def _verify_event(state: StateT, event: Registered) -> None:
-    """What the log would refuse is the caller's mistake here, not a damaged log."""
+    """An event that the log would refuse is the caller's mistake here, not a damaged log."""
     try:
         encode_entry(Entry(sequence=0, time_ms=0, policy="", event=event))
     except ValueError as error:
@@ -171,7 +171,7 @@ def revoke(journal: Journal[StateT], role: Role, name: str, note: str) -> None:
 
 
 def registered(membership: Membership, role: Role, name: str) -> Registration:
-    """What is known of a peer.
+    """The registration of a peer.
 
     Raises:
         InvalidRequestError: NOT_REGISTERED.

@@ -66,7 +66,7 @@ def _belief(log_odds: Fraction, prior: Fraction, places: int, to_integer: Callab
 
 
 def log_likelihood_ratio(scale: int, observed: int, count_if_in: int, count_if_out: int) -> Fraction:
-    """What one answer says for "the count was `count_if_in`" against "it was `count_if_out`", in nats, exactly.
+    """Evidence of one answer for "the count was `count_if_in`" against "it was `count_if_out`", in nats, exactly.
 
     The ratio of two discrete Laplace probabilities of the same scale; at most |count_if_in - count_if_out| / scale.
     """

@@ -6,8 +6,9 @@ a fraction, so each is bracketed by fractions, and the bracket is narrowed until
 Invariants. The true value lies between `low` and `high`, whatever the number of digits. `decide` returns the rounding
 of the true value itself, never of an approximation. The caller's decimal context has no influence.
 
-Left to others: to call `decide` only where the true value does not sit on a rounding boundary. By Lindemann's theorem
-e**x is transcendental for rational x != 0, and so is ln(r) for rational r > 0, r != 1; each caller says how it serves.
+Left to others: to call `decide` only where the true value does not sit on a rounding boundary. Lindemann's theorem:
+e**x is transcendental for rational x != 0, and so is ln(r) for rational r > 0, r != 1; each caller says how it uses
+this.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Opening(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def slot_commitment(self) -> str:
-        """What the log has to have said of the slot before the ticket was made."""
+        """The commitment to the slot that the log must have had before the ticket was made."""
         return commit_slot(self._slot_secret, self.slot).hex()
 
     def states(self, exact: ExactCounts) -> bool:
@@ -61,7 +61,7 @@ class Opening(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return self.counts == exact.reveal_to_mechanism()
 
     def answer_hash(self, scale: int, submitted: str) -> str:
-        """What the receipt has to say of the answer: the counts, with the noise that follows from the rest and the charge."""
+        """The answer hash that the receipt must have: the counts, with the noise that follows from the rest and the charge."""
         ticket_hash = bytes.fromhex(self.ticket)
         seed = noise_seed(
             self._slot_secret,

@@ -72,7 +72,7 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     format: Annotated[int, Meta(ge=5, le=6)] = 6
     # Who is charged for an answer: everyone (`strict`), or the people in its sample (`per_person`).
     accounting: Accounting
-    # Whose budget it is under `per_person`: one person's, or one of all people of a household. Fixed at the first charge.
+    # The holder of a budget under `per_person`: one person, or all people of a household together. Fixed at the first charge.
     subject: Subject = "person"
     # How the two agencies' records are linked: `complementary` (a card at both), `household` (an address; `subject` is
     # `household` then) or `nominative` (names in a register of the census agency's own).

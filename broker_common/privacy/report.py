@@ -44,7 +44,7 @@ _Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Charges:
-    """What the ledger holds, in units: by number of the subject, and for everybody."""
+    """Charges in the ledger, in units: by number of the subject, and for everybody."""
 
     subjects: _Units
     floor: int
@@ -59,7 +59,7 @@ class Exhaustion:
 
     @property
     def share(self) -> Fraction:
-        """Of those charged."""
+        """Share of those charged."""
         return Fraction(self.exhausted, max(self.charged, 1))
 
 
@@ -76,7 +76,7 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True)
 class Typical:
-    """What answers do on average, about somebody in all of their samples, from a prior of 1/2.
+    """Average effect of answers about a person in all of their samples, from a prior of 1/2.
 
     The upper ends of brackets: means to the nearest, chances and the ceiling rounded up.
     """

@@ -55,7 +55,7 @@ _MAX_TABULATED_SCALE = 10**30
 def draw(cells: int, scale: int, stream: UniformBits) -> tuple[int, ...]:
     """The noise of so many cells. Requires uniform, independent bits.
 
-    `ValueError` unless scale >= 1 and there are as many cells as an answer may have. What the stream raises passes through.
+    `ValueError` unless scale >= 1 and there are as many cells as an answer may have. Errors of the stream pass through.
     """
     _verify(scale, cells)
     if cells == 1:

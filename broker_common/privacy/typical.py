@@ -117,7 +117,7 @@ class Evidence:
 
 
 def evidence_of(answers: Iterable[Answers]) -> Evidence:
-    """What these answers say together. `ValueError` where they are more than `MAX_TYPICAL_ANSWERS`."""
+    """Evidence of these answers together. `ValueError` where they are more than `MAX_TYPICAL_ANSWERS`."""
     groups = _merged(answers)
     if sum(group.count * group.members for group in groups) > MAX_TYPICAL_ANSWERS:
         raise ValueError(f"at most {MAX_TYPICAL_ANSWERS} answers are convolved")
@@ -138,8 +138,8 @@ def worst_mixture(past: Mapping[int, int], units: int) -> dict[int, int]:
 
     `past` is how many answers there were at each scale. One answer says more than several that cost as much together: the
     smallest scales come first, as many as there were and as fit. Where their prices do not come out even, others that do may
-    say a little more: on average about 0.001 of belief. What no answers explain, because subjects of the census were
-    joined or the sum does not come out, counts at the largest scale, rounded up.
+    say a little more: on average about 0.001 of belief. Charges that no answers explain, because subjects of the census were
+    joined or the sum does not come out, count at the largest scale, rounded up.
     """
     mixture: Counter[int] = Counter()
     rest = units

@@ -1,4 +1,4 @@
-"""What may be asked and how it is written: dictionaries, health criteria and language questions.
+"""Questions and how they are written: dictionaries, health criteria and language questions.
 
 Everything that enters comes out as a checked value or as a typed error: text from a researcher (`criteria`, `question`)
 and messages from another node (`messages`, `condition_wire`, `question`) pass through the same dictionary checks.

@@ -32,7 +32,7 @@ def pad_answer(signed: answer_pb2.SignedAnswer) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedReceipt:
-    """What the census agency has signed of one answer, without the answer."""
+    """The census agency's signed statement about one answer, without the answer."""
 
     body: answer_pb2.Receipt
     signed: answer_pb2.SignedReceipt

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 
 class Branches:
-    """Of one list of codes. A code is named by its place in the list."""
+    """Branches of one list of codes. A code is named by its place in the list."""
 
     def __init__(self, above: Sequence[Sequence[int]]) -> None:
         """`above` says of each code under which it stands; there is no circle."""

@@ -13,9 +13,9 @@ kind of predicate gets a new tag, so that what was encoded before it still is th
   count against what they say in words of "at least so many";
 - `between` against `>=` and `<=`; a literal on the left against the flipped comparison; DATE '...' against '...'.
 
-Nothing else is recognised as equal: not De Morgan's laws, not `age > 64` against `age >= 65`, not `x = 1 or x = 2`
-against `x in (1, 2)`, not `under` a code that has none under it against `=`. What stands under a code is not encoded: it hangs on
-the dictionary, whose hash the ticket has. Conditions with different bytes may well select the same people, and no claim rests on it.
+Nothing else is recognised as equal: not De Morgan's laws, not `age > 64` against `age >= 65`, not `x = 1 or x = 2` against `x in (1, 2)`, not
+`under` a code that has none under it against `=`. The descendants of a code are not encoded: they follow from the dictionary, whose hash the ticket
+has. Conditions with different bytes may well select the same people, and no claim rests on it.
 """
 
 from __future__ import annotations

@@ -189,7 +189,8 @@ def _ways(condition: Condition, holds: bool) -> list[_Way]:
 def _numbers(column: Column, claims: Iterable[_Claim]) -> set[int]:
     """The numbers or days to try for a person with a value in this column.
 
-    What claims leave begins and ends only at the column's limits and beside a literal, so that no others need to be tried.
+        The values that claims leave begin and end only at the column's limits and beside a literal, so no others need to be
+    tried.
     """
     low, high = (column.minimum, column.maximum) if column.type is ColumnType.INTEGER else (1, _LAST_DAY)
     beside = {
@@ -209,7 +210,7 @@ def _all_literals(leaf: Condition) -> tuple[Literal, ...]:
 
 
 def _test(leaf: Condition) -> Callable[[Any], bool]:
-    """What tells whether a value of somebody who has one makes the comparison true; days are numbers."""
+    """A test of whether a present value makes the comparison true; days are numbers."""
     match leaf:
         case Comparison(_, order, literal):
             bound = _number(literal)

@@ -2,7 +2,7 @@
 
 The sender may be anyone, and may have skipped every check that our own client makes. While the tree is read, depth,
 comparisons and literals are counted against the same limits that a finished condition obeys (`normal_form`), so that
-reading is bounded by the limits, not by the message. What `Condition.to_wire` writes is always admitted.
+reading is bounded by the limits, not by the message. The output of `Condition.to_wire` is always admitted.
 """
 
 from __future__ import annotations

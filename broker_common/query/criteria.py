@@ -312,7 +312,7 @@ def _bounds_changed(instead: str) -> InvalidRequestError:
 
 
 def _suggested(condition: Condition) -> str:
-    """What to type for the condition, unless that is too long to help anybody."""
+    """The suggested condition, unless it is too long to help."""
     text = describe(condition)
     return to_type(text) if len(text) <= LONGEST_SUGGESTION else ""
 

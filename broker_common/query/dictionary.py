@@ -2,8 +2,8 @@
 
 Invariants. A dictionary is written by people and never derived from anyone's record, so naming its codes in an error
 tells nothing about a person ("unknown code" would otherwise be a membership test). Names are lower case and fit SQL as
-they stand; codes are printable, distinct, and hold no `;`, which joins the values of multi-valued columns in CSV.
-What a column means for a store (index, bit mask) is left to the node.
+they stand; codes are printable, distinct, and hold no `;`, which joins the values of multi-valued columns in CSV. The
+node decides what a column means for a store (index, bit mask).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ USUAL_LINKAGE: Linkage = "complementary"
 
 
 class ColumnType(Enum):
-    """What a column holds; the value is the word that error sentences use."""
+    """Type of a column; the value is the word that error sentences use."""
 
     CODE = "codes"
     INTEGER = "whole numbers"
@@ -216,7 +216,7 @@ class Column:
             if unknown := [parent for parent in code.under if parent not in above]:
                 raise ValueError(
                     phrase(
-                        "in column '{column}' the code '{code}' stands under '{parent}', which is no code",
+                        "in column '{column}' the code '{code}' is placed under '{parent}', which is not a code",
                         column=self.name,
                         code=shown(code.value),
                         parent=shown(unknown[0]),
@@ -227,7 +227,7 @@ class Column:
         except graphlib.CycleError as error:
             raise ValueError(
                 phrase(
-                    "in column '{column}' codes stand under themselves, in a circle: {codes}",
+                    "in column '{column}' codes are placed under themselves, in a circle: {codes}",
                     column=self.name,
                     codes=listed(map(shown, error.args[1]), quote=True),
                 )
@@ -377,7 +377,7 @@ class Dictionary:
 
     @property
     def meaning(self) -> bytes:
-        """What stored values mean under this dictionary: names, types, limits, codes in their order, who was asked (FORMAT.md).
+        """The meaning of stored values under this dictionary: names, types, limits, codes in their order, who was asked (FORMAT.md).
 
         Labels and descriptions are left out, so that they may be mended without loading the data again.
         """
@@ -387,7 +387,7 @@ class Dictionary:
 
     @property
     def hash(self) -> bytes:
-        """By what a log names a meaning."""
+        """The hash by which a log names a meaning."""
         return hashlib.sha256((_HASH_DOMAIN if self._is_first_form else _HASH_DOMAIN_2) + self.meaning).digest()
 
     @property
@@ -459,7 +459,7 @@ def nearest(word: str, names: Iterable[str], *, quote: bool = False) -> str:
 
 
 def folded(text: str) -> str:
-    """What two spellings of one word have in common: letter case, accents, and _ or - against a space are left aside."""
+    """A form common to all spellings of a word: letter case, accents, and _ or - against a space are ignored."""
     letters = (each for each in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(each))
     return " ".join("".join(letters).replace("_", " ").replace("-", " ").split())
 

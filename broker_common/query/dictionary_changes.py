@@ -1,4 +1,4 @@
-"""What a newer dictionary changes: for those who ask, and for data that was loaded under the older one.
+"""Changes between two dictionaries: for those who ask, and for data that was loaded under the older one.
 
 Data must be loaded again exactly if a change says so: the hashes of the two then differ. Labels, descriptions, agency and version may
 change without a load.
@@ -27,7 +27,7 @@ class Change:
 
     @property
     def effect(self) -> str:
-        """What that means for questions and for the data, as a phrase."""
+        """The effect on questions and on the data, as a phrase."""
         return phrase(EFFECTS[self.kind])
 
     @property
@@ -62,7 +62,7 @@ _WORDS_ONLY = frozenset({"labels_changed", "description_changed", "agency_change
 
 
 def changes(old: Dictionary, new: Dictionary) -> Sequence[Change]:
-    """What is otherwise in `new`, in the order of its columns; nothing for equal dictionaries."""
+    """The differences of `new`, in the order of its columns; nothing for equal dictionaries."""
     return [*_whole(old, new), *_columns("", old.columns, new.columns), *_events(old.events, new.events)]
 
 
@@ -95,7 +95,7 @@ def _columns(table: str, old: Sequence[Column], new: Sequence[Column]) -> Iterat
         else:
             yield Change("column_added", place, phrase("Column '{column}' is new.", column=place))
     if _moved(list(before), list(after)):
-        yield Change("columns_moved", table, phrase("The columns stand in another order."))
+        yield Change("columns_moved", table, phrase("The columns are in another order."))
 
 
 def _column(place: str, old: Column, new: Column) -> Iterator[Change]:
@@ -146,9 +146,7 @@ def _codes(place: str, old: Sequence[Code], new: Sequence[Code]) -> Iterator[Cha
         sentence = phrase("In column '{column}' {n:,} codes have another label: {codes}.", **_named(place, renamed))
         yield Change("labels_changed", place, sentence)
     if _moved(list(before), list(after)):
-        yield Change(
-            "codes_moved", place, phrase("The codes of column '{column}' stand in another order.", column=place)
-        )
+        yield Change("codes_moved", place, phrase("The codes of column '{column}' are in another order.", column=place))
 
 
 def _named(place: str, codes: Sequence[str]) -> dict[str, Any]:
@@ -171,7 +169,7 @@ def _events(old: Sequence[EventTable], new: Sequence[EventTable]) -> Iterator[Ch
             sentence = phrase("The event table '{table}' has another description.", table=name)
             yield Change("description_changed", name, sentence)
     if _moved(list(before), list(after)):
-        yield Change("events_moved", "", phrase("The event tables stand in another order."))
+        yield Change("events_moved", "", phrase("The event tables are in another order."))
 
 
 def _moved(old: Sequence[str], new: Sequence[str]) -> bool:

@@ -1,7 +1,7 @@
 """A dictionary as a document, labels included: canonical JSON, named by its SHA-256; and what its agency signs to adopt it.
 
-What is signed is a short statement that names the document, so that a log can be checked without it. The statement names the
-meaning as well, which is what loads and tickets name.
+The agency signs a short statement that names the document, so that a log can be checked without the document. The statement
+names the meaning as well, which is what loads and tickets name.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Document(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
 
 class Adoption(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What an agency signs of a dictionary: its version, the hash of its meaning, and the SHA-256 of its document."""
+    """An agency's signed statement about a dictionary: its version, the hash of its meaning, and the SHA-256 of its document."""
 
     version: Annotated[int, Meta(ge=1, lt=2**53)]
     dictionary: _Hash

@@ -44,7 +44,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """What is shown of a dictionary: columns, and event tables with those of their columns."""
+    """The shown part of a dictionary: columns, and event tables with those of their columns."""
 
     dictionary: Dictionary
     columns: Sequence[Part]
@@ -58,7 +58,7 @@ class Excerpt:
 def excerpt(
     dictionary: Dictionary, name: str | None = None, word: str | None = None, under: str | None = None
 ) -> Excerpt:
-    """What a dictionary has of this column or event table (`table.column` for a column of one), with this word, and under this code."""
+    """The part of a dictionary with this column or event table (`table.column` for a column of one), this word, and under this code."""
     tables = dictionary.events
     columns: Sequence[Column] = dictionary.columns
     if name is not None:
@@ -77,7 +77,7 @@ def excerpt(
 
 
 def names_in(dictionary: Dictionary) -> Sequence[str]:
-    """What may be looked up by name: columns, event tables, and columns of event tables."""
+    """Names that can be looked up: columns, event tables, and columns of event tables."""
     of_events = [f"{table.name}.{column.name}" for table in dictionary.events for column in table.columns]
     return [*dictionary.names, *(table.name for table in dictionary.events), *of_events]
 
@@ -247,7 +247,7 @@ def _part_lines(part: Part, prefix: str, t: Language, most: int) -> Iterator[str
 
 
 def kinds(column: Column, t: Language) -> Iterator[str]:
-    """What a column holds, in words."""
+    """Type of a column, in words."""
     if column.type is ColumnType.INTEGER:
         yield t("whole numbers from {least} to {most}", least=str(column.minimum), most=str(column.maximum))
     else:
@@ -259,7 +259,7 @@ def kinds(column: Column, t: Language) -> Iterator[str]:
 
 
 def _in(t: Language, english: str, french: str) -> str:
-    """What an agency wrote, in the reader's language if it wrote it."""
+    """An agency's text, in the reader's language if the agency wrote it."""
     return french if t.code == "fr" and french else english
 
 

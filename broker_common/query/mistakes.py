@@ -88,7 +88,7 @@ class _Loose:
     problems: list[str] = field(default_factory=list)
 
     def quote(self, content: str) -> str:
-        """What stands in the text for this in quotes."""
+        """The text of this, in quotes."""
         self.strings.append(content)
         return f"'{len(self.strings) - 1}'"
 
@@ -200,7 +200,7 @@ def _cut(text: str, dictionary: Dictionary) -> _Loose:
 
 
 def _names(dictionary: Dictionary) -> frozenset[str]:
-    """What may stand where a column is expected, inside any(...) as well."""
+    """Names that are allowed where a column is expected, inside any(...) as well."""
     return frozenset((*dictionary.names, *(name for table in dictionary.events for name in (table.name, *table.names))))
 
 
@@ -217,7 +217,7 @@ def _column(dictionary: Dictionary, name: str) -> Column | None:
 
 
 def _quoted_code(loose: _Loose, found: re.Match[str], dictionary: Dictionary) -> str:
-    """What follows a comparison in quotes: as many words as make a published code, or else the first."""
+    """The words after a comparison, in quotes: as many as make a published code, or else the first."""
     column = _column(dictionary, found["name"])
     words = found["words"].split()
     if column is None or words[0].lower() in _names(dictionary):
@@ -335,12 +335,12 @@ _OF_EVENTS: Sequence[Mistake] = (
     Mistake(
         rf"^((?:not )?any) (?:({_NAME})|\( ({_NAME}) \)) where (.+)$",
         lambda _loose, found, _dictionary: f"{found[1]} ( {found[2] or found[3]} where {found[4]} )",
-        phrase("events and their condition stand in the parentheses of any(...) or count(...)"),
+        phrase("events and their condition go inside the parentheses of any(...) or count(...)"),
     ),
     Mistake(
         rf"\b(any|count) ({_NAME})(?= {_SIGN} |$)",
         r"\1 ( \2 )",
-        phrase("events and their condition stand in the parentheses of any(...) or count(...)"),
+        phrase("events and their condition go inside the parentheses of any(...) or count(...)"),
     ),
     Mistake(r"\b(?:under in|in under)(?= \()", "under", _written("under in", "under")),
     Mistake(rf"\bunder ({_VALUE}(?: , {_VALUE})+)", r"under ( \1 )", phrase("several codes need parentheses")),

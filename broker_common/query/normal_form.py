@@ -111,7 +111,7 @@ def under(column: Column, codes: Iterable[str]) -> Condition:
     for code in distinct:
         _verify_code(column, code)
     if not column.has_hierarchy:
-        raise wrong_operator(column, "under", phrase("codes none of which stands under another"))
+        raise wrong_operator(column, "under", phrase("codes, none of which is under another"))
     return Under(column.name, tuple(distinct))
 
 

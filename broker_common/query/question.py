@@ -45,7 +45,7 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """What a person calls it."""
+        """Its label for a person."""
         return ", ".join(self.values) or "rest"
 
     @property
@@ -219,7 +219,7 @@ def _cell(tokens: list[Token]) -> Cell:
     if len(values) != len(commas) + 1 or any(token != _COMMA for token in commas):
         raise InvalidRequestError("QUESTION_SYNTAX", problem=phrase("the list of values is not separated by commas"))
     if any(token.kind is not Kind.STRING for token in values):
-        raise InvalidRequestError("QUESTION_SYNTAX", problem=phrase("a value does not stand in single quotes"))
+        raise InvalidRequestError("QUESTION_SYNTAX", problem=phrase("a value is not in single quotes"))
     return Cell(tuple(sorted({token.text for token in values})))
 
 

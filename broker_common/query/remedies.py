@@ -1,4 +1,4 @@
-"""What to type instead of a value that a column cannot hold, where it can be told from the value itself.
+"""Suggestions for a value that a column cannot hold, if the value itself suggests one.
 
 Each `instead_of_...` gives that detail of an error (`broker_common.errors`); if it is empty, the error has the hint of its row.
 """
@@ -27,7 +27,7 @@ def example(column: Column) -> str:
 
 
 def to_type(text: str) -> str:
-    """What to type, where all of it is known."""
+    """The suggested text, if all of it is known."""
     return phrase("Type: {text}", text=text)
 
 

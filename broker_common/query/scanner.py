@@ -39,15 +39,15 @@ _TOKEN = re.compile(
 
 _EXPLANATIONS = {
     "'": phrase("a quote is opened and not closed"),
-    '"': phrase('values stand in single quotes and names in none, so " has no place'),
-    "`": phrase("names stand in no quotes, so ` has no place"),
+    '"': phrase('values are in single quotes and names in none, so " is not allowed'),
+    "`": phrase("names are not quoted, so ` is not allowed"),
     ";": phrase("there is one condition only, so ; has no place"),
     "-": phrase("- may only stand before a whole number"),
 }
 
 
 class Kind(Enum):
-    """What a token is."""
+    """Kind of a token."""
 
     WORD = "word"
     NUMBER = "number"

@@ -9,7 +9,8 @@
     any(...)  = any ( name [where condition] ), and the same with count
 
 One pass over the tokens by precedence climbing; a chain of `and` is one loop, and only parentheses and `not`, which the scanner
-limits, recurse. Every node knows where in the text it stands. What names, values and operators may meet is not decided here.
+limits, recurse. Every node knows where in the text it stands. This module does not decide which names, values and operators fit
+together.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _KEYWORDS = frozenset({"and", "between", "by", "in", "is", "like", "not", "or", 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """What may be a column."""
+    """A name that may be a column."""
 
     text: str
     start: int
@@ -61,7 +62,7 @@ class Events:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """What one operator says of operands: one for `null`, two for a sign, one and its values for all others."""
+    """One operator and its operands: one for `null`, two for a sign, one and its values for all others."""
 
     operator: str
     operands: tuple[Node, ...]
@@ -93,7 +94,7 @@ Node: TypeAlias = Name | Value | Events | Relation | Not | Joined
 
 
 def parse_syntax(tokens: Sequence[Token]) -> Node:
-    """What the tokens of a whole text write. They come from `scan`, which has limited their number and nesting.
+    """Parse the tokens of a whole text. They come from `scan`, which has limited their number and nesting.
 
     Raises:
         InvalidRequestError: CRITERIA_SYNTAX.

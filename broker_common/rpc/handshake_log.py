@@ -1,8 +1,8 @@
 """Lines about refused connections: the transport library says on standard error, in its own words, when a handshake fails.
 
 Standard error becomes a pipe whose other end is read here: a line about a failed handshake becomes one of the operator log
-with its reason, and every other line becomes one that quotes it. What the library writes in its last instant before it ends
-the process may be lost; Python's own account of a crash goes past the pipe.
+with its reason, and every other line becomes one that quotes it. The library's last lines before it ends the process may be
+lost; Python's own account of a crash does not pass through the pipe.
 
 SECURITY: the library also writes what strangers send, such as the server name that they ask for, with any line break in it.
 So nothing from the pipe reaches the log unquoted, and a reason is one of a list.

@@ -1,4 +1,4 @@
-"""What stands before every handler: who calls, whether they may, whether the message is whole; and errors as rich statuses."""
+"""The checks before every handler: who calls, whether they may, whether the message is whole; and errors as rich statuses."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ def run_node(serving: Coroutine[Any, Any, None]) -> None:
 
 
 class Handshakes:
-    """What TLS handshakes are made with: our certificate and those of every peer, as of each handshake. Thread-safe.
+    """Certificates of TLS handshakes: ours and those of every peer, read at each handshake. Thread-safe.
 
     SECURITY: gRPC asks in several of its threads at once, and frees what it had as soon as it is given something, while
     another thread may be making a handshake with it. That ends the process, and anybody can bring it about who opens sockets
@@ -214,7 +214,7 @@ class Handshakes:
         return self._given.configuration()
 
     def changed(self) -> grpc.ServerCertificateConfiguration | None:
-        """What the next handshakes are made with; None: with the same as the ones before."""
+        """Certificates of the next handshakes; None if they have not changed."""
         with self._lock:
             time.sleep(max(0.0, self._settled - time.monotonic()))
             try:

@@ -1,6 +1,7 @@
-"""What agencies sign, on the wire: policies, and dictionaries.
+"""Signed documents of agencies, on the wire: policies, and dictionaries.
 
-Of a dictionary the agency's signed word comes first, then the document in parts. A peer that has it already is told so.
+A dictionary begins with the agency's signed word, then the document follows in parts. A peer that has it already is
+told so.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def adoption_to_wire(event: DictionaryAdopted) -> dictionary_pb2.SignedAdoption:
 
 
 def adoption_from_wire(message: dictionary_pb2.SignedAdoption, keys: Sequence[VerifyKey]) -> Adoption:
-    """What an agency says of a dictionary, under one of its identity keys.
+    """An agency's statement about a dictionary, signed with one of its identity keys.
 
     Raises:
         InvalidRequestError: UNKNOWN_KEY, BAD_SIGNATURE, MALFORMED_MESSAGE.

@@ -26,7 +26,7 @@ ViewT = TypeVar("ViewT")
 
 
 class Notes(Protocol):
-    """What is noted of a log beside its state."""
+    """Notes about a log beside its state."""
 
     def take(self, state: LogState, entry: Entry, /) -> None:
         """The state has just taken in this entry."""
@@ -43,7 +43,7 @@ _RETRY_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What stands beside the entries: the newest checkpoint, and what witnesses have cosigned of this log and of theirs."""
+    """Data beside the entries: the newest checkpoint, and the witnesses' cosignatures of this log and of theirs."""
 
     checkpoint: str
     # (log, witness, size, note), by log and witness.
@@ -56,7 +56,7 @@ _Shown: TypeAlias = tuple[int, Head | None]
 
 @dataclass(frozen=True, slots=True)
 class Followed(Generic[ViewT]):
-    """What a follower has to show."""
+    """A follower's present view."""
 
     # Ascends with every publication, so that a reader can ask for what is newer.
     version: int

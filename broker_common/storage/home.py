@@ -129,7 +129,7 @@ class Home:
             raise InvalidRequestError("CONFIG_INVALID", file=str(file), problem=str(error)) from error
 
     def read(self, reference: str) -> bytes:
-        """What a reference leads to.
+        """Read the file or variable of a reference.
 
         Raises:
             InvalidRequestError: SECRET_MISSING.
@@ -151,7 +151,7 @@ class Home:
         raise self._missing(reference, "it is not a reference")
 
     def stamp(self, reference: str) -> Hashable:
-        """What is another whenever `read` may give something else: of a file, when it was changed, and which one it is.
+        """A value that changes whenever `read` may give something else: for a file, its identity and time of change.
 
         Raises:
             InvalidRequestError: SECRET_MISSING.

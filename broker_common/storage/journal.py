@@ -56,7 +56,7 @@ class Checkpointed:
 
 
 class Transaction(Generic[StateT]):
-    """What may be done while the write lock is held; everything becomes durable together, or nothing does."""
+    """The operations while the write lock is held; everything becomes durable together, or nothing does."""
 
     def __init__(self, journal: Journal[StateT]) -> None:
         self._journal = journal
@@ -227,7 +227,7 @@ class Journal(Generic[StateT]):
     async def glance(
         self, look: Callable[ParametersT, ResultT], /, *args: ParametersT.args, **kwargs: ParametersT.kwargs
     ) -> ResultT:
-        """What `look` gives, which reads a little of the state or of the rows and waits for nothing but the journal.
+        """The result of `look`, which reads a little of the state or of the rows and waits for nothing but the journal.
 
         At once while nobody holds the journal, in a thread otherwise: handing it over takes longer than it does.
         """
@@ -484,7 +484,7 @@ def _connect(path: Path) -> Database:
 
 @contextlib.contextmanager
 def store_errors() -> Iterator[None]:
-    """What SQLite cannot do in the block becomes STORE_FAILED, or INTEGRITY where the file itself is damaged."""
+    """An SQLite failure in the block becomes STORE_FAILED, or INTEGRITY if the file itself is damaged."""
     try:
         yield
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""What a load tells its operator alone: every row that was left out, and what is other than at the load before.
+"""Figures of a load for its operator alone: every row that was left out, and the changes since the previous load.
 
 All of it stands in the home, for its owner alone, and in no log: `load-rejected.csv` names rows and reasons,
 `load-figures.json` holds counts of what the load in force has read, and `load-report.json` what was said of it. A plan that is
@@ -39,7 +39,7 @@ _MUCH_REJECTED_POINTS = 0.5
 
 
 class ColumnFigures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the rows of one column held."""
+    """Figures of the rows of one column."""
 
     missing: int
     # Published codes that some row had, in published order; nothing for other types.
@@ -47,7 +47,7 @@ class ColumnFigures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TableFigures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What was read of people, or of one table of events."""
+    """Figures of people, or of one table of events."""
 
     rows: int
     # The digest of all texts, in their order.
@@ -56,7 +56,7 @@ class TableFigures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LoadFigures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What one load has read and loaded."""
+    """Figures of one load."""
 
     rows: int
     people: int
@@ -93,7 +93,7 @@ class CodeChange:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is other than at the load before; nothing where every text was the same."""
+    """Changes since the previous load; empty if every text was the same."""
 
     figures: tuple[Change, ...]
     codes: tuple[CodeChange, ...]
@@ -101,7 +101,7 @@ class Changes:
 
 
 def changes_between(before: LoadFigures, now: LoadFigures) -> Changes:
-    """What changed from one load to the next."""
+    """Changes from one load to the next."""
     figures = [
         _of_size("rows", "", before.rows, now.rows),
         _of_size("people", "", before.people, now.people),
@@ -225,7 +225,7 @@ class Watch:
         return _WatchedPlan(plan, self, file)
 
     def figures(self, *, rows: int, people: int, rejected: int) -> LoadFigures:
-        """What was read, and what the loader says of people."""
+        """The figures read, and the loader's figures of people."""
         tables = {name: source.figures() for name, source in self.tables.items()}
         return LoadFigures(rows=rows, people=people, rejected=rejected, tables=tables)
 
@@ -263,7 +263,7 @@ class WatchedSource:
         self._digest = hashlib.blake2b(digest_size=16)
 
     def chunks(self, rejected: RejectedRows, *, progress: Progress | None = None) -> Iterator[Chunk]:
-        """What the source gives.
+        """Chunks of the source.
 
         Raises:
             InvalidRequestError: LOAD_REFUSED.
@@ -274,7 +274,7 @@ class WatchedSource:
             yield chunk
 
     def figures(self) -> TableFigures:
-        """What was read so far."""
+        """Figures so far."""
         columns = {}
         for column in self._columns:
             found = self._codes.get(column.name, set())

@@ -197,7 +197,7 @@ class LoadFolder:
         return salt, commit_load(salt, self.content_hash(load)).hex()
 
     def stamp(self, load: str) -> Stamp:
-        """What differs after a load's file was replaced or written to.
+        """A value that changes when a load's file is replaced or written to.
 
         Raises:
             InternalError: INTEGRITY, it is not there.
@@ -209,7 +209,7 @@ class LoadFolder:
         return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
     def content_hash(self, load: str) -> bytes:
-        """Of a load's file.
+        """Content hash of a load's file.
 
         Raises:
             InternalError: INTEGRITY, it cannot be read.

@@ -6,8 +6,8 @@
     theirs  a peer shows a checkpoint of its log and a proof that it goes on from the last one that we cosigned. It is
             cosigned, durably, before anybody hears of it. A smaller one, or one beside the last, never is.
 
-Neither side waits for the other: what cannot be cosigned is answered with what was cosigned last. What was cosigned stands in
-rows beside a node's log, never in entries of it: two logs that noted each other's growth as entries would never come to rest.
+Neither side waits for the other: what cannot be cosigned is answered with what was cosigned last. Cosigned checkpoints are
+rows beside a node's log, never entries of it: two logs that noted each other's growth as entries would grow for ever.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class CosignedNotes:
         return next((CosignedNote(*row) for row in rows), None)
 
     def of(self, log: str) -> list[CosignedNote]:
-        """What every witness has cosigned of a log, the largest first."""
+        """The checkpoints of a log that every witness has cosigned, the largest first."""
         rows = self._db.execute(f"select {_COLUMNS} from cosigned where log = ? order by size desc, witness", [log])  # noqa: S608 - names of our own
         return [CosignedNote(*row) for row in rows]
 
@@ -153,7 +153,7 @@ class Witnessing:
         cosigned = witness.verify(note)
         if not of_any_time:
             self._verify_time(witness.name, cosigned)
-        # SECURITY: we answer for every line that we keep and pass on. What else a peer puts there, nobody can explain.
+        # SECURITY: we answer for every line that we keep and pass on. Nobody can explain other lines that a peer puts there.
         note = only_lines_of(note, log, witness)
         # Also the same one again under a key that has not signed it before: the one before may be honoured no longer.
         if known is None or known.size < checkpoint.size or set(note_lines(note)) - set(note_lines(known.note)):
@@ -214,7 +214,7 @@ class Witnessing:
         return None if known is None else self._in_present_hand(known, cosigner)
 
     def _in_present_hand(self, known: CosignedNote, cosigner: Cosigner) -> CosignedNote:
-        """What we cosigned under a key that was replaced since, said again: nobody need honour that key any longer."""
+        """Our cosignature under a replaced key, made again: nobody need honour that key any longer."""
         if _holds(known.note, cosigner.verifier):
             return known
         return replace(known, note=cosigner.cosign(known.note, self._clock() // 1000))

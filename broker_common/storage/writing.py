@@ -30,7 +30,7 @@ class Writer:
     async def write(
         self, step: Callable[ParametersT, ResultT], /, *args: ParametersT.args, **kwargs: ParametersT.kwargs
     ) -> ResultT:
-        """What `step` gives, once its transaction is durable; raises what it raises.
+        """The result of `step`, once its transaction is durable; raises its error.
 
         A step may be done again, from the beginning, if another one of its transaction has failed.
         """
@@ -57,7 +57,7 @@ class Writer:
             self._writing = None
 
     def _write(self, steps: Sequence[Callable[[], Any]]) -> list[tuple[Exception | None, Any]]:
-        """What became of each: its error, if any, and what it gave."""
+        """The outcome of each step: its error, if any, and its result."""
         has_begun = False
         try:
             with self._journal.transaction():

@@ -1,11 +1,10 @@
-"""What the census node's log means: the policy in force, what was charged to whom, what was released, whether it is shut.
+"""State of the census node's log: the policy in force, charges, releases, and whether the service is shut down.
 
-Ledger invariants held here (DESIGN 5): a release has a charge before it; under strict accounting the sum of charges never
-passes the cap; one ticket has one charge and one answer; nothing is charged while the service is shut down, while answers
-charged before still go out; no more answers of one researcher count at one time than the policy's quota. What single persons were charged stands in no log: the ledger of persons is the census node's
-own, and starts for everybody from what strict accounting has charged. Nothing lowers a charge: neither a policy nor a
-reopening. A reopening and a policy that protects, proves or serves less than the one before take an order that the operator
-signed for this very entry. An answer that nobody fetched is kept as long as the policy under which it was released promised.
+Ledger invariants held here (DESIGN 5): a release has a charge before it; under strict accounting the sum of charges never passes the cap; one ticket has one charge and one answer; nothing is charged
+while the service is shut down, while answers charged before still go out; no more answers of one researcher count at one time than the policy's quota. No log has the charges of single persons: the
+ledger of persons is the census node's own, and starts for everybody with the charges of strict accounting. Nothing lowers a charge: neither a policy nor a reopening. A reopening and a policy that
+protects, proves or serves less than the one before take an order that the operator signed for this very entry. An answer that nobody fetched is kept as long as the policy under which it was released
+promised.
 """
 
 from __future__ import annotations
@@ -155,7 +154,7 @@ class CensusState(StoreState):
 
     @property
     def everyones_units(self) -> int:
-        """What everybody's charges come to under the policy in force, no matter who was in which sample."""
+        """Sum of the charges that everybody bears under the policy in force, no matter who was in which sample."""
         return self.charged_units if self.policy is None else self.everyones_units_under(self.policy)
 
     def everyones_units_under(self, policy: Policy) -> int:
@@ -180,7 +179,7 @@ class CensusState(StoreState):
         return any_fits(policy.cap, self.everyones_units_under(policy), policy.scales)
 
     def order(self, act: Act, note: str, *, adopting: Policy | None = None) -> Order:
-        """What the operator has to sign so that the next entry of this log may do `act`."""
+        """The document that the operator has to sign so that the next entry of this log may do `act`."""
         policy = self.policy_hash if adopting is None else adopting.hash.hex()
         return Order(act=act, log=self.origin, note=note, policy=policy, sequence=self.size)
 

@@ -45,7 +45,7 @@ MAX_TIME_S = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Cosigned:
-    """What a witness has said: this checkpoint was the log's longest at this time."""
+    """A witness's statement: this checkpoint was the log's longest at this time."""
 
     checkpoint: Checkpoint
     time_s: int
@@ -66,7 +66,7 @@ class CosignatureVerifier:
         return vkeys(self.name, _TIMESTAMPED_ED25519, self.keys)
 
     def verify(self, note: str) -> Cosigned:
-        """What the witness says in `note`, if one of these keys cosigned it and none of them wrongly.
+        """The witness's statement in `note`, if one of these keys cosigned it and none of them wrongly.
 
         The time is the latest, where the witness has cosigned more than once.
 

@@ -90,7 +90,7 @@ class Adopted(Struct, tag="adopted", frozen=True, forbid_unknown_fields=True, kw
 
 
 class DictionaryAdopted(Struct, tag="dictionary_adopted", frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Both: data is loaded under this dictionary from here on. What was loaded before keeps its own.
+    """Both: data is loaded under this dictionary from here on. Earlier loads keep their own.
 
     `dictionary` is the hash of its meaning, `document` that of its text with all labels; an identity key of the agency has
     signed both, and the version. `format` is that of the entries from here on.

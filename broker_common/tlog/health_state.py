@@ -1,4 +1,4 @@
-"""What the health node's log means: which tickets were accepted, forwarded, charged, settled or refused.
+"""State of the health node's log: which tickets were accepted, forwarded, charged, settled or refused.
 
 Invariants: a ticket is accepted once and stands for one criteria commitment, and has one manifest; its sample is of a roster that
 was numbered before; nothing is forwarded, charged or settled that was not accepted; a settled or refused ticket is closed.

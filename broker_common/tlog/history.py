@@ -1,4 +1,4 @@
-"""What happened in a log, for people who read it: policies, orders, peers, loads and keys in order, and who used how much.
+"""Events of a log, for people who read it: policies, orders, peers, loads and keys in order, and who used how much.
 
 Beside the fold of the state, entry by entry: `take` is called with the state after each entry. Nothing in it depends on
 anybody's records; everything is in the log for those who hold it.
@@ -68,7 +68,7 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What one researcher has asked for one project, and in which entries."""
+    """One researcher's questions for one project, and in which entries."""
 
     answers: int
     units: int
@@ -161,7 +161,7 @@ class History:
                 self._take_rare(state, entry)
 
     def _take_rare(self, state: LogState, entry: Entry) -> None:
-        """What people decided: these entries are few."""
+        """Entries that people decided on; there are few."""
         match entry.event:
             case Adopted() as event if isinstance(state, CensusState) and state.policy is not None:
                 policy = state.policy

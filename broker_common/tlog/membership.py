@@ -35,17 +35,17 @@ class Registration:
 
 
 def log_of(card: VerifiedCard, now_ms: int) -> NoteVerifier:
-    """What checks the checkpoints of a party's log at this instant."""
+    """Verifies the checkpoints of a party's log at this instant."""
     return NoteVerifier(card.card.origin, tuple(card.verify_keys(Purpose.LOG, now_ms)))
 
 
 def witness_of(card: VerifiedCard, now_ms: int) -> CosignatureVerifier:
-    """What checks a party's cosignatures at this instant. It cosigns under the name of its own log."""
+    """Verifies a party's cosignatures at this instant. It cosigns under the name of its own log."""
     return CosignatureVerifier(card.card.origin, tuple(card.verify_keys(Purpose.WITNESS, now_ms)))
 
 
 def peer_name(identity: Identity) -> str:
-    """What a peer is known by: a researcher by the id, an agency by its organisation."""
+    """The name of a peer: a researcher's id, an agency's organisation."""
     return identity.name if identity.role == "researcher" else identity.organisation
 
 

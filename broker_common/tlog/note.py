@@ -6,9 +6,8 @@
                                         (empty line)
     — census-agency.tripartite/log AbCd...=   one signature line per key: name, base64 of key hash (4 bytes) + signature
 
-`parse_` and `verify_` accept the canonical form only, so a checkpoint has one spelling. See FORMAT.md. What other
-signature lines mean, beside those of the log itself, is left to `cosignature.py`, which reads notes with the functions
-here.
+`parse_` and `verify_` accept the canonical form only, so a checkpoint has one spelling. See FORMAT.md. `cosignature.py`
+interprets other signature lines; it reads notes with the functions here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """State is a fold: `replay(entries, state)` is the one way from a log to what is true, for node, auditor and tests.
 
 Every rule that the log must keep stands in a state's `apply`: it checks the entry against everything before it and
-then takes it in, or raises `ReplayError` and changes nothing. What a node may not do, it cannot write; what it should
-not have written, the auditor's replay of the same code refuses.
+then takes it in, or raises `ReplayError` and changes nothing. A node cannot write an entry that breaks a rule, and
+the auditor's replay of the same code refuses one.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class LogState(ABC):
         return max(now_ms, self.time_ms)
 
     def summary(self) -> dict[str, str | int]:
-        """What the stored state must agree with at start-up; small, whatever the age of the log."""
+        """A summary that the stored state must match at start-up; small, whatever the age of the log."""
         return {"size": self.size, "time_ms": self.time_ms, "policy": self.policy_hash}
 
     def _take_membership(self, entry: Entry, event: Announced | Registered | Revoked) -> None:
@@ -140,7 +140,7 @@ def replay(entries: Iterable[Entry], state: StateT) -> StateT:
 
 
 class StoreState(LogState):
-    """What both nodes' logs say of stores of people: which one is in force, its linkage chain, its dictionary, and its rosters.
+    """Stores of people in both nodes' logs: which one is in force, its linkage chain, its dictionary, and its rosters.
 
     Invariants: a load is put in force once; one chain is in force at a time, is replaced only by a change of the linkage key that
     names it, and never comes back. Pseudonyms of different chains name nobody in common, so that a reader who compares two stores

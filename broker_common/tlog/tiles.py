@@ -6,7 +6,7 @@
     tile/1/000                       the hashes of full tiles below, and so on until one partial tile is the top
     tile/0/x001/x234/067.p/112       a partial tile: number 1234067, 112 hashes so far
 
-Pure. What tiles say is compared with a checkpoint and with the entries: `hash_tiles` makes those that there should be.
+Pure. Tiles are compared with a checkpoint and with the entries: `hash_tiles` computes the expected ones.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Ledger:
     _charges: tuple[Subject, str, Charges] | None = field(default=None, repr=False)
 
     def charges(self, subject: Subject, passes: Passes, load: str, homes: Callable[[], Homes]) -> Charges:
-        """What is charged and decided with on a load; `homes` is asked for households alone."""
+        """The arrays that decide and charge on a load; only households need `homes`."""
         if self._charges is None or self._charges[:2] != (subject, load):
             self.charged = self._charged(subject)
             made: Charges

@@ -50,7 +50,7 @@ _RETRY_SECONDS = 1
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What one answer costs, what anybody may be charged in all, and whose budget decides."""
+    """The price of one answer, the most that anyone may be charged, and the kind of subject."""
 
     price: int
     # The cap, less what everybody's charges come to.
@@ -240,7 +240,7 @@ class LedgerBook:
             self._catch_up(LedgerSteps(self._journal.db), state)
 
     def charges(self) -> Charges | None:
-        """What the ledger holds now; None where strict accounting has charged everybody alike from the start.
+        """The ledger's present content; None if strict accounting has charged everybody alike from the start.
 
         For readers while a node serves. SECURITY: nothing is held while files are read, or everybody would wait
         for as long as there are samples; if the node has erased one meanwhile, there is a newer snapshot to begin from.
@@ -453,7 +453,7 @@ class LedgerBook:
     # --- loads -----------------------------------------------------------------------------------------------------
 
     def put_load(self, carry: Carry) -> Callable[[Transaction[CensusState], Entry], None]:
-        """What puts down what a new load takes over, in the transaction of the load's log entry."""
+        """A step that records the charges that a new load takes over, in the transaction of the load's log entry."""
 
         def put(transaction: Transaction[CensusState], entry: Entry) -> None:
             del entry
@@ -495,7 +495,7 @@ class _Beside:
 def _verify_history(steps: LedgerSteps, state: CensusState) -> None:
     """Return only if the log holds exactly these charges in this order, and each step follows on the one before.
 
-    Of rows that are missing at the end no digest would tell: the log says how many charges and loads there are.
+    A digest would not show rows missing at the end: the log says how many charges and loads there are.
     """
     digest, charged, loads = EMPTY_DIGEST, [], 0
     for place, link in enumerate(steps.links(), start=1):

@@ -1,8 +1,8 @@
 """Files of columns: several one-dimensional arrays under names, written whole and never changed.
 
-A column that nobody asks for is not read. What is read has the type that was asked for; what it means is left to those
-who ask. A file is an archive that NumPy can read, whose arrays begin where they can be used in place: of a column that is
-mapped, the memory is the file's and can be let go of, until the last who uses it is done, also when it is removed.
+A column that nobody asks for is not read. Values have the requested type; callers interpret them. A file is an archive
+that NumPy can read, whose arrays begin where they can be used in place: of a column that is mapped, the memory is the
+file's and can be let go of, until the last who uses it is done, also when it is removed.
 """
 
 from __future__ import annotations

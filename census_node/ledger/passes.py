@@ -62,7 +62,7 @@ class Bearings:
 
     @classmethod
     def of(cls, places: Numbers) -> Self:
-        """Of places with the top bit `JOINED`. Keeps `places` and writes to it: of everybody there is to be one list."""
+        """Make it from places with the top bit `JOINED`. Keeps `places` and writes to it: of everybody there is to be one list."""
         masks = np.empty_like(places, np.uint8)
         for first in range(0, len(places), _PEOPLE_IN_BLOCK):
             part, of_part = (each[first : first + _PEOPLE_IN_BLOCK] for each in (places, masks))
@@ -92,7 +92,7 @@ class CardPlaces:
 
     @classmethod
     def of(cls, places: Numbers, further_persons: Numbers, further_places: Numbers, declared: int) -> Self:
-        """By places, those of everybody with the top bit `JOINED`. Keeps `places` and writes to it."""
+        """Make it from everybody's places with the top bit `JOINED`. Keeps `places` and writes to it."""
         further = Bearings.of(further_places | np.uint32(JOINED))
         return cls(Bearings.of(places), further_persons, further, declared)
 
@@ -135,7 +135,7 @@ class Homes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counted:
-    """What a question counts: one variable of everybody, and the cell of each of its values.
+    """A question's cells: one variable of everybody, and the cell of each of its values.
 
     Where every value has cell 0, as for `all`, it makes no difference which variable it is.
     """
@@ -147,7 +147,7 @@ class Counted:
 
 
 class Charges(Protocol):
-    """What was charged to everybody's subject, in units."""
+    """Charges of everybody's subject, in units."""
 
     def fit(self, here: Bits, active: Bits, *, price: int, most: int) -> None:
         """Fill `active` with those of `here` who may be charged `price` where a subject may be charged `most` in all."""

@@ -1,7 +1,7 @@
 """Samples from their charge on: one sealed file each, of one size for any sample, gone when nobody needs it any more.
 
 A file is written and flushed before the charge that names it. Its *reference*, name and key, stands in the rows of its charge: a row
-that forgets it forgets the sample, and the file that is left over says nothing. What it holds:
+that forgets it forgets the sample, and the file that is left over says nothing. Content:
 
     salt (32) || salt of the active set (32) || declared places (8) || persons (8) || bits by place || active bits by person, and zeros
     up to whole frames of 256 KiB, each AES-256-GCM under the file's own key
@@ -61,7 +61,7 @@ def write_direct(descriptor: int, parts: Iterable[npt.NDArray[np.uint8]]) -> Non
 
 
 def _memory() -> npt.NDArray[np.uint8]:
-    """Of this thread, used again and again."""
+    """A buffer of this thread, used again and again."""
     memory: npt.NDArray[np.uint8] | None = getattr(_local, "memory", None)
     if memory is None:
         memory = _local.memory = np.frombuffer(mmap.mmap(-1, _BYTES_AT_ONCE), np.uint8)
@@ -124,14 +124,14 @@ class KeptSample:
 
 @dataclass(frozen=True, slots=True)
 class KeptSamples:
-    """What samples take on disk."""
+    """Disk use of samples."""
 
     count: int
     size_bytes: int
 
 
 def bytes_of_samples(declared: int, persons: int, answers: int) -> int:
-    """What the samples of so many answers take on disk, from rosters of so many declared places and a census of so many persons."""
+    """Disk use of the samples of so many answers, from rosters of so many declared places and a census of so many persons."""
     content = _HEADER_BYTES + _octets(declared) + _octets(persons)
     return answers * -(-content // FRAME_BYTES) * (FRAME_BYTES + TAG_BYTES)
 
@@ -181,7 +181,7 @@ class SampleFolder:
             raise InternalError("STORE_FAILED") from error
 
     def kept(self) -> KeptSamples:
-        """What lies in the folder now; a node may write and wipe beside it."""
+        """The files in the folder now; a node may write and wipe beside it."""
         sizes = []
         for path in self.path.glob(f"*{_SUFFIX}"):
             with contextlib.suppress(FileNotFoundError):

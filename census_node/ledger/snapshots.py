@@ -98,7 +98,7 @@ class SnapshotFolder:
         return name, carry.content_hash
 
     def read_carry(self, name: str, content_hash: bytes) -> Carry:
-        """What a load took over.
+        """The charges that a load took over.
 
         Raises:
             InternalError: INTEGRITY, the file is missing or not the one that was written.

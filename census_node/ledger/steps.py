@@ -51,7 +51,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What the digest of a step is made of besides the one before it, and the digest that the row holds."""
+    """The inputs of a step's digest besides the one before it, and the digest in the row."""
 
     place: int
     kind: StepKind
@@ -132,7 +132,7 @@ class LedgerSteps:
 
     @property
     def charges_kept(self) -> int:
-        """Of how many charges the membership is kept."""
+        """The number of charges whose membership is kept."""
         return self._number("select count(*) as number from ledger_steps where kind = 'charge' and file != ''")
 
     # --- steps -----------------------------------------------------------------------------------------------------

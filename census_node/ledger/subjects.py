@@ -1,15 +1,14 @@
 """Census subjects: the numbers that persons and households keep through all loads, and what they inherit when cards move.
 
 A subject's number is its place in the ledger. It is given at the load that first links a card to the subject, and never again
-to another one. It is known by a salted hash of the person_id or household_id, since ids themselves are kept nowhere; the
-salt is drawn at the first load. A card that is in no later load stays known with the subjects that it had last, so that
-a person who comes back under another id finds their charge. Of each person it stays known in which household they were last, so
-that a person who moves and gets another card on the same day does not leave the charge of their household behind. All of this
-stands in the file of each load, for the load after it; a serving node does not read it.
+to another one. It is known by a salted hash of the person_id or household_id, since ids themselves are kept nowhere; the salt
+is drawn at the first load. A card that is in no later load stays known with the subjects that it had last, so that a person who
+comes back under another id finds their charge. Each person's last household stays known, so that a person who moves and gets
+another card on the same day does not leave the charge of their household behind. All of this stands in the file of each load,
+for the load after it; a serving node does not read it.
 
 Invariants: numbers only grow in count; the cards in force and the former ones are disjoint; a carry is a function of the
-previous load's cards, the former cards and the new load's cards, and of nothing else. What is done with a carry is left
-to the ledger.
+previous load's cards, the former cards and the new load's cards, and of nothing else. The ledger applies a carry.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ _Numbers = npt.NDArray[np.uint32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Names:
-    """By what subjects are known: salted hashes, in the order of the subjects' numbers. And each person's last household."""
+    """Salted hashes by which subjects are known, in the order of the subjects' numbers. And each person's last household."""
 
     salt: bytes = field(repr=False)
     persons: npt.NDArray[np.bytes_]
@@ -302,7 +301,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Carry:
-    """What subjects inherit with a load, by number.
+    """The charges that subjects inherit with a load, by number.
 
     The charge of person `person_to[k]` grows by the charge that `person_from[k]` has as the load is put in force; the
     same for households. Pairs are distinct, ascending, and of two different subjects. The counts are those of the load: how long the ledger's arrays are from there on.
@@ -319,7 +318,7 @@ class Carry:
     def between(cls, known: Known, now: Cards, person_count: int, household_count: int) -> Carry:
         """For each card of the new load that was another subject's when it was last seen: this pair of subjects.
 
-        Of the persons of one address the first stands for it: where there are several, nobody is charged but households.
+        The first person of an address stands for it: where there are several, only households are charged.
 
         SECURITY: of households, also for each person who was in another one when they were last seen, under any card.
         """

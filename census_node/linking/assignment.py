@@ -46,7 +46,7 @@ def assign(
 
 
 def _make_candidates(database: Database, settings: LinkingSettings) -> None:
-    """Of each client and person how likely they are one, with and without rivals, and whether that links them."""
+    """Probability that each client and person are one, with and without rivals, and whether that links them."""
     database.execute(
         """
         create table scored as

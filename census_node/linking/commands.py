@@ -47,9 +47,9 @@ def link(
 ) -> None:
     """Make the card-to-person table from the census file and a register with cards, offline.
 
-    CENSUS has person_id, household_id, given_name, surname, birth_date, sex, postal_code and the language variables; REGISTER
-    has health_card, the same five, and client_id if it knows which cards are one client's. Both are CSV or Parquet. What is made: people.csv
-    for 'tripartite census load', review.csv for clerks, and a report for the linkage staff. See docs/linkage.md.
+    CENSUS has person_id, household_id, given_name, surname, birth_date, sex, postal_code and the language variables; REGISTER has
+    health_card, the same five, and client_id if it knows which cards are one client's. Both are CSV or Parquet. It writes people.csv for
+    'tripartite census load', review.csv for clerks, and a report for the linkage staff. See docs/linkage.md.
     """
     home = home or usual_home("census")
     folder = to or home

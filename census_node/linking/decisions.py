@@ -1,4 +1,4 @@
-"""What clerks decided: the review file of an earlier run, with 'link' or 'no' in its first column."""
+"""Clerks' decisions: the review file of an earlier run, with 'link' or 'no' in its first column."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The whole linkage: read, compare, assign, write. Until everything is made nothing of what was there before is replaced.
 
-What lies on disk meanwhile is in `.linking` in the folder of the results, for its owner alone, and goes at the end. CRASH: a process that
-is killed leaves that folder, with names in it; the next run erases it.
+Temporary files are in `.linking` in the folder of the results, for its owner alone, and are removed at the end. CRASH: a process that is
+killed leaves that folder, with names in it; the next run erases it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _HARMLESS: Final = r"case when regexp_matches({0}, '^\s*[-=+@]') then '''' || {0
 
 @dataclass(frozen=True, slots=True)
 class Linking:
-    """What one run takes and where its results go."""
+    """Inputs of one run, and where its results go."""
 
     census: Path
     register: Path
@@ -193,7 +193,7 @@ def _write_csv(path: Path, columns: Sequence[str], database: Database, query: st
 
 
 class _Lines(list[str]):
-    """What a CSV writer writes to."""
+    """The output of a CSV writer."""
 
     def write(self, text: str) -> int:
         self.append(text)

@@ -194,7 +194,7 @@ def _not_learned(problem: str) -> NoReturn:
 
 
 def agreement(model: dict[str, Any]) -> list[dict[str, str | float]]:
-    """What was learned, for the report: of each level how often one person's rows agree so, how often strangers', and the weight."""
+    """The learned model, for the report: for each level how often rows of one person agree so, how often strangers' rows do, and the weight."""
     rows: list[dict[str, str | float]] = []
     for comparison in model["comparisons"]:
         levels: Sequence[dict[str, Any]] = comparison["comparison_levels"]

@@ -57,7 +57,7 @@ PARTS: Final = ("whole", "either", "given", "date")
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What is known of both files after reading: names of columns, and counts of rows."""
+    """Facts about both files after reading: names of columns, and counts of rows."""
 
     carried: tuple[str, ...]
     """Columns of the census file that go through untouched."""
@@ -139,7 +139,7 @@ def _read(database: Database, side: str, file: Path, wanted: Sequence[str], prog
 
 
 def _wanted(name: str) -> Wanted:
-    """What Parquet may hold in a column: dates in one, texts in names and ids, and anything that stands for a code in the others."""
+    """The Parquet types allowed in a column: dates in one, texts in names and ids, and anything that stands for a code in the others."""
     if name == _BIRTH_DATE.name:
         return Wanted(name, _BIRTH_DATE)
     return Wanted(name, is_own=name not in {PERSON, HOUSEHOLD, CARD, CLIENT, *_NAMES, "postal_code"})
@@ -171,7 +171,7 @@ def _names_in(file: Path) -> list[str]:
 
 @contextmanager
 def _as_linking(file: Path) -> Iterator[None]:
-    """What is wrong with a file that cannot be loaded is wrong with one that is to be linked."""
+    """An error of a file that cannot be loaded, as an error of one that is to be linked."""
     try:
         yield
     except InvalidRequestError as error:

@@ -72,7 +72,7 @@ def _share(part: float, whole: float) -> float:
 
 
 def _left_out(database: Database, sources: Sources) -> dict[str, dict[str, int]]:
-    """By file and reason how many rows may not link. Those that could not be read at all are 'wrong_row'."""
+    """Number of rows that may not link, by file and reason. Those that could not be read at all are 'wrong_row'."""
     rows = database.execute("select side, reason, count(*) from excluded group by all order by all").fetchall()
     found: dict[str, dict[str, int]] = {side: {} for side in sources.rejected}
     for side, reason, count in rows:
@@ -84,7 +84,7 @@ def _left_out(database: Database, sources: Sources) -> dict[str, dict[str, int]]
 
 
 def _of_model(database: Database) -> dict[str, float]:
-    """What the model itself expects to be wrong and to be missed."""
+    """The model's expected wrong and missed links."""
     ((links, right),) = database.execute(
         "select count(*), coalesce(sum(probability), 0) from candidates where is_linked"
     ).fetchall()
@@ -113,7 +113,7 @@ def _of_review(database: Database, unused_decisions: int) -> dict[str, Any]:
 
 
 def _of_clerks(database: Database) -> dict[str, Any] | None:
-    """What clerks' answers say of everybody; None before they decided anything that was drawn."""
+    """Estimates from clerks' answers; None before they decided any pair that was drawn."""
     ((sampled, confirmed, seen, found, pairs),) = database.execute(
         """
         select count(*) filter (is_linked and answer is not null), count(*) filter (is_linked and answer = 'link'),
@@ -151,7 +151,7 @@ def _interval(values: Sequence[float]) -> dict[str, float]:
 
 
 def _by_group(database: Database, carried: Sequence[str]) -> dict[str, dict[str, dict[str, float]]]:
-    """By sex, decade of birth and every carried column of few values: people, linked people and their share."""
+    """People, linked people and their share, by sex, decade of birth and every carried column with few values."""
     groups = {
         "sex": "coalesce(census_side.sex, '')",
         "decade_of_birth": "coalesce(left(census_side.birth_year, 3) || '0', '')",

@@ -1,4 +1,4 @@
-"""What the linkage staff sets: linking.toml. What it leaves out is usual for the mode. Unknown settings are errors."""
+"""The linkage staff's settings: linking.toml. Settings that it leaves out have the mode's usual values. Unknown settings are errors."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _settings(given: dict[str, Any], mode: Mode | None, file: str) -> LinkingSet
 
 
 def _problems(settings: LinkingSettings) -> list[str]:
-    """What is wrong between settings that are each right."""
+    """Conflicts between settings that are each valid."""
     problems = []
     if settings.review_from >= settings.threshold:
         problems.append("review_from must be below threshold")

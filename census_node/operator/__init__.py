@@ -1,4 +1,4 @@
-"""What the census agency's operator decides and sees. Orders are signed, and stand in the log before they hold.
+"""Decisions and views of the census agency's operator. Orders are signed, and stand in the log before they hold.
 
 operating   adopt, shut down, reopen: what an order does to the log     proposals        signed policies not yet in force
 policy_commands  the commands about rules

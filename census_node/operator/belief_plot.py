@@ -1,7 +1,7 @@
 """The picture of the belief report: how many people stand at which ceiling, the typical case, and the limit.
 
-Drawn by the Agg backend into a PNG, without a screen and without the library's global state. What it shows stands as text
-beside it (`belief_report.plot_text`), for readers who do not see it.
+Drawn by the Agg backend into a PNG, without a screen and without the library's global state. A text beside it says what
+it shows (`belief_report.plot_text`), for readers who do not see it.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ _HUNDRED = 100
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the log says, taken at one instant."""
+    """Facts of the log at one instant."""
 
     policy: Policy
     policy_hash: str
@@ -70,7 +70,7 @@ class Facts:
 
 
 def facts_of(state: CensusState) -> Facts:
-    """What the status and the report need of the log."""
+    """Facts of the log that the status and the report need."""
     policy = policy_in_force(state)
     strict = policy.accounting == "strict"
     charges = [ticket.charge for ticket in state.tickets.values()]

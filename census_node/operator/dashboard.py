@@ -1,7 +1,7 @@
 """The census agency's dashboard: the public face, its staff's pages, and the operator's orders.
 
-A process of its own, beside the node or without it. What it shows comes from three places: pictures of the log (`picture`),
-figures of people that are computed at fixed times (`staff_figures`), and what the node writes of itself (`monitor.prom`).
+A process of its own, beside the node or without it. Its content has three sources: pictures of the log (`picture`), figures
+of people that are computed at fixed times (`staff_figures`), and the node's figures about itself (`monitor.prom`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class CensusDashboard(AgencyDashboard[CensusState, Picture]):
     # --- figures of people -----------------------------------------------------------------------------------------
 
     def work(self) -> None:
-        """What is done now and then, whether or not somebody looks: compute the staff's figures if their time has come."""
+        """Periodic work, whether or not anyone looks: compute the staff's figures if their time has come."""
         picture = self.follower.followed.view
         if picture is None or picture.policy is None:
             return
@@ -109,7 +109,7 @@ class CensusDashboard(AgencyDashboard[CensusState, Picture]):
             return RosterBook(db).all()
 
     def _shown(self, values: Callable[[CensusNow, Picture], Mapping[str, Any]]) -> Mapping[str, Any]:
-        """What a page shows of the newest picture; before the first one, how far the log has been read."""
+        """The newest picture on a page; before the first one, how far the log has been read."""
         now = self._now()
         shown = {"picture": now.picture, "followed": now.followed}
         return shown if now.picture is None else shown | dict(values(now, now.picture))

@@ -1,7 +1,7 @@
-"""What the census operator does to the log: adopts a policy, shuts the service down, reopens it; one transaction each.
+"""The census operator's writes to the log: adopt a policy, shut the service down, reopen it; one transaction each.
 
-The log is the pointer: a running node takes an act into account with the next question. What the log's rules would
-refuse is refused here first, with a sentence for the operator, on the same state and under the same lock.
+The log is the pointer: a running node takes an act into account with the next question. Orders that the log's rules
+would refuse are refused here first, with a sentence for the operator, on the same state and under the same lock.
 """
 
 from __future__ import annotations

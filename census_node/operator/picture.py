@@ -1,4 +1,4 @@
-"""What a census log shows at one instant, as an immutable picture: made by the follower, drawn by the dashboard.
+"""A census log at one instant, as an immutable picture: made by the follower, drawn by the dashboard.
 
 Everything here follows from the log and from what witnesses have cosigned. Nothing follows from the ledger of persons, samples
 or registries: two worlds that differ in anybody's record make the same pictures.

@@ -108,7 +108,7 @@ def _policy(state: CensusState, people: int) -> dict[str, Any]:
 
 
 def _quota_bytes(policy: Policy, people: int) -> int | None:
-    """Of a census with so many declared people: what the samples of one researcher take on disk; None without a quota."""
+    """Disk use of one researcher's samples, for a census with so many declared people; None without a quota."""
     return bytes_of_samples(people, people, policy.quota) if policy.quota else None
 
 
@@ -147,7 +147,7 @@ class _Scales(click.ParamType[tuple[int, ...]]):
 
 
 def _within(setting: str) -> Whole:
-    """What the policy's own type admits for a setting."""
+    """The range that the policy's own type allows for a setting."""
     (field,) = (field for field in msgspec.structs.fields(Policy) if field.name == setting)
     limits = msgspec.inspect.type_info(field.type)
     # Options of this kind are made for bounded numbers only.

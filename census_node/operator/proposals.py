@@ -1,8 +1,8 @@
 """Proposals: policies that the agency has signed and that are not in force yet, one file each, named by their hash.
 
 A proposal is signed once, where the policy key is, and adopted where the log is; in between it is a file that anybody may
-read and nobody can alter. Nothing is logged of it before it is adopted. What it would change is worked out here, from the
-policy in force and what has been charged, so that the signer sees what it means.
+read and nobody can alter. Nothing is logged of it before it is adopted. Its changes are computed here, from the policy in
+force and the charges so far, so that the signer sees what it means.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Consequences:
-    """What adopting a policy now would mean."""
+    """Consequences of adopting a policy now."""
 
     changes: Sequence[Change]
     # Charges to everybody, no matter who was in which sample.
@@ -195,7 +195,7 @@ class Consequences:
 
 
 def consequences(policy: Policy, state: CensusState) -> Consequences:
-    """What adopting `policy` in this state of the log would mean."""
+    """Consequences of adopting `policy` in this state of the log."""
     before = state.policy
     new = msgspec.to_builtins(policy)
     old = dict.fromkeys(new) if before is None else msgspec.to_builtins(before)

@@ -30,7 +30,7 @@ def problems_of(now: CensusNow) -> list[Problem]:
 
 
 def face_values(t: Language, now: CensusNow, picture: Picture) -> Mapping[str, Any]:
-    """What the page shows."""
+    """Values of the page."""
     problems = problems_of(now)
     kind, head = _verdict(t, picture, holds=not _promise_problems(now))
     return {
@@ -60,7 +60,7 @@ def face_values(t: Language, now: CensusNow, picture: Picture) -> Mapping[str, A
 
 
 def _promise_problems(now: CensusNow) -> list[Problem]:
-    """What would mean that the promise does not hold, or that nobody can tell."""
+    """Problems that would mean that the promise does not hold, or that nobody can tell."""
     picture, found = now.picture, log_problems(now)
     if picture is not None and picture.policy is not None and picture.worst_units > picture.policy.cap:
         found.append(
@@ -86,7 +86,7 @@ def _state_sentence(t: Language, picture: Picture) -> str:
 
 
 def _verdict(t: Language, picture: Picture, *, holds: bool) -> tuple[str, str]:
-    """What the page says first, and how it looks."""
+    """The page's first sentence, and how it looks."""
     if not holds:
         return "bad", t("Look at this at once")
     if picture.is_shut_down:
@@ -153,7 +153,7 @@ def _hero_sentence(t: Language, picture: Picture) -> str:
 
 
 def _limit_sentence(t: Language, picture: Picture) -> str:
-    """What happens where the limit has been reached."""
+    """The sentence about a limit that was reached."""
     policy = picture.policy
     if policy is None or policy.accounting == "strict" or picture.worst_units < policy.cap:
         return ""

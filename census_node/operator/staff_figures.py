@@ -1,10 +1,10 @@
-"""What the ledger comes to, for the census agency's own staff: computed at fixed times and kept until the next.
+"""Sums of the ledger for the census agency's own staff: computed at fixed times and kept until the next.
 
 SECURITY: never for an answer. Somebody who sees such a figure before and after one answer learns about whom its sample
 charged. So figures are computed at most once a period, on a grid of whole periods, and only when at least `LEAST_ANSWERS`
 answers have come since that charged people by their samples. They are kept in a file, under a lock: neither a restart nor a
 second dashboard computes them in between. Numbers of people come in cells (`cells`), and nothing is about fewer people than
-a cell holds. What may be said of one person, the typical case, follows from the log alone.
+a cell holds. The only figures about one person, the typical case, follow from the log alone.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _exhausted(charges: Charges | None, policy: Policy) -> tuple[int, int]:
 
 
 def _forecast(report: BeliefReport) -> tuple[Milestone, ...]:
-    """Of shares that are at least a cell of people: the hundredth part of a few hundred is a few people's own charges."""
+    """Only shares that are at least a cell of people are forecast: the hundredth part of a few hundred is a few people's own charges."""
     charged = 0 if report.spread is None else report.spread.charged
     return tuple(
         Milestone(float(row.share), _shown(row.early), _shown(row.middle), _shown(row.late))

@@ -27,7 +27,7 @@ _NEAR = 4
 
 
 def people_values(t: Language, now: CensusNow, picture: Picture, figures: Figures | None) -> Mapping[str, Any]:
-    """What the page about budgets of people shows."""
+    """Values of the page about people's budgets."""
     line, sentence = _spent(t, picture, figures, now.now_ms)
     values: dict[str, Any] = {
         "figures": figures,
@@ -48,7 +48,7 @@ def people_values(t: Language, now: CensusNow, picture: Picture, figures: Figure
 
 
 def morning_rows(t: Language, now: CensusNow, picture: Picture, figures: Figures | None) -> list[tuple[str, str, str]]:
-    """What the staff read first in the morning: who has nothing left, when budgets run out, and what used most."""
+    """The staff's morning summary: who has nothing left, when budgets run out, and what used most."""
     rows = []
     if picture.policy is not None and picture.policy.accounting == "per_person":
         rows.append(_nothing_left(t, picture, figures))
@@ -84,7 +84,7 @@ def _lasts(t: Language, now: CensusNow, picture: Picture, figures: Figures | Non
 
 
 def activity_values(t: Language, now: CensusNow, picture: Picture, rosters: Sequence[KeptRoster]) -> Mapping[str, Any]:
-    """What the page about the service's use shows."""
+    """Values of the page about the service's use."""
     return {
         "warnings": [t(each.text) for each in problems_of(now)],
         "live_figures": _live_figures(t, now),

@@ -33,7 +33,7 @@ from census_node.registry.joining import JoinedRoster
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What a sample is checked against: one consistent view of keys and policy."""
+    """The view that a sample is checked against: consistent keys and policy."""
 
     researchers: Mapping[str, Researcher]
     manifest_keys: Mapping[str, Sequence[VerifyKey]]
@@ -101,7 +101,7 @@ class SampleAttempt:
 
     @property
     def sample(self) -> AdmittedSample:
-        """What was admitted."""
+        """The admitted sample."""
         assert self._sample is not None, "nothing was admitted, or it was let go"  # noqa: S101 - the flow verifies first
         return self._sample
 
@@ -206,7 +206,7 @@ class Recovered(SampleAttempt):
 
 
 def _verify_in_force(ticket: VerifiedTicket, gate: Gate) -> Question:
-    """What the ticket asks, if that may be asked now."""
+    """The ticket's question, if it may be asked now."""
     # First: whatever else is wrong with the ticket, asking anew would not help.
     gate.verify_open()
     ticket.verify_fresh(gate.now_ms)

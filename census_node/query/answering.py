@@ -174,7 +174,7 @@ class Answers:
             return frozenset(self._held_back)
 
     def _patiently(self, step: Callable[[], None]) -> None:
-        """What follows a charge is paid for: a journal that another process holds is waited for, not given up on."""
+        """The steps after a charge are paid for: they wait for a journal that another process holds instead of giving up."""
         while True:
             try:
                 return step()
@@ -191,7 +191,7 @@ def _ticket_of(pending: Pending) -> ticket_pb2.Ticket:
 
 
 def _question_of(body: ticket_pb2.Ticket, dictionary: Dictionary) -> Question:
-    """What a charged ticket asks. One that names no dictionary is of before there were any to name."""
+    """The question of a charged ticket. One that names no dictionary is of before there were any to name."""
     # SECURITY: under another dictionary other people would be counted.
     if body.census_dictionary not in {b"", dictionary.hash}:
         raise InternalError("INTEGRITY", problem="a charged question is not of its load's dictionary")

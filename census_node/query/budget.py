@@ -1,4 +1,4 @@
-"""What may still be asked: shutdown, budget and quota, decided before a sample has a place in line, and what quotes say of them."""
+"""Rules for further questions: shutdown, budget and quota, decided before a sample has a place in line, and shown in quotes."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _untold(state: CensusState, unfinished: Unfinished) -> set[str]:
 
 
 def _told_to_everybody(state: CensusState, unfinished: Unfinished) -> int:
-    """What strict accounting has charged, less what is still to be told of it."""
+    """The charges of strict accounting, less those not published yet."""
     charges = (state.tickets[ticket_hash].charge for ticket_hash in _untold(state, unfinished))
     return state.common_units - sum(charge.units for charge in charges if not charge.ledger)
 

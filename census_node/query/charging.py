@@ -48,7 +48,7 @@ class Kept:
 
 
 def price_of(sample: AdmittedSample) -> int:
-    """What one answer to its question costs, in units."""
+    """The price of one answer to its question, in units."""
     return price(sample.ticket.body.scale, cells=len(sample.question.cells))
 
 

@@ -52,7 +52,7 @@ class Place(Generic[ResultT]):
         self.error: Exception | None = None
 
     async def outcome(self) -> ResultT:
-        """What came of it, at the instant at which that may leave; raises what the work raised."""
+        """The outcome, at the instant at which it may leave; raises the error of the work."""
         return await asyncio.shield(self._told)
 
     def do(self, now: Round) -> None:

@@ -45,7 +45,7 @@ class Attempt(Protocol):
     def agency(self) -> str: ...
 
     def verify_claim(self) -> Claim:
-        """What the attempt claims; raises unless ticket and manifest are signed by whom they must be."""
+        """The attempt's claim; raises unless the right parties signed ticket and manifest."""
 
     def verify_sample(self) -> None:
         """Return only if everything else is in order, and then hold slot and price. Looks at nobody's language."""
@@ -106,7 +106,7 @@ class Answers(Protocol):
 
 
 class Publication(Protocol):
-    """What of the log is shown."""
+    """The published part of the log."""
 
     def prove(self, charge: Charge) -> Checkpointed:
         """That the log holds the charge."""
@@ -126,7 +126,7 @@ class Publication(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parts(Generic[AttemptT, KeptT]):
-    """What the steps are done with."""
+    """Collaborators of the steps."""
 
     samples: Samples[AttemptT, KeptT]
     ledger: Ledger[AttemptT, KeptT]

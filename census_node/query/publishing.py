@@ -1,4 +1,4 @@
-"""What of the log is shown for one charge, and who has cosigned it."""
+"""The published part of the log for one charge, and who has cosigned it."""
 
 from __future__ import annotations
 

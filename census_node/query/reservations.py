@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """What others hold."""
+    """Reservations of others."""
 
     answers: int
     units: int
@@ -63,7 +63,7 @@ class Reservations:
             return frozenset(self._held)
 
     def reserved(self, researcher: str, *, charged: Container[str], but: str = "") -> Reserved:
-        """What is held by tickets that are not charged yet, other than `but`; `own` is what `researcher` holds of it."""
+        """Reservations of uncharged tickets other than `but`; `own` is the part of `researcher`."""
         with self._lock:
             others = [held for name, held in self._held.items() if name != but and name not in charged]
         own = sum(held.researcher == researcher for held in others)

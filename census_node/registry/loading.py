@@ -1,12 +1,12 @@
 """Loading the registry: from a CSV or Parquet source to columns, checked row by row and replaced whole.
 
-A row is loaded with all its values or not at all. Rows with one person_id and different cards are one person's cards, if
-household and all values are the same as in the first of them; otherwise the first stays. A row without a health card
-cannot be linked and is left out, counted apart from the rows that are wrong. Of several rows with one card the first
-stays. Cards become pseudonyms here, ids of persons and households numbers (`subjects`); they are kept nowhere.
+A row is loaded with all its values or not at all. Rows with one person_id and different cards are one person's cards, if household
+and all values are the same as in the first of them; otherwise the first stays. A row without a health card cannot be linked and is
+left out, counted apart from the rows that are wrong. The first of several rows with one card stays. Cards become pseudonyms here,
+ids of persons and households numbers (`subjects`); they are kept nowhere.
 
 Where households are linked, the id in the card's place is an address. Everybody who has one address is one household, whatever the
-household_id says, which is not read; a person has one address. Of rows with one person_id the first stays.
+household_id says, which is not read; a person has one address. The first of several rows with one person_id stays.
 
 Memory: about 60 bytes for each row of the source while it is read, 50 more for a moment when everything is sorted,
 and up to 36 bytes for each person with their household that was ever loaded.
@@ -193,7 +193,7 @@ class _Subjects:
     def numbered(
         self, known: npt.NDArray[np.bytes_], rows: npt.NDArray[np.intp]
     ) -> tuple[npt.NDArray[np.bytes_], npt.NDArray[np.uint32]]:
-        """What is known when the subjects of these rows have their numbers, and these rows' numbers."""
+        """The result after the subjects of these rows have got their numbers, with these rows' numbers."""
         used = np.zeros(len(self.names), np.bool_)
         used[self.of_row[rows]] = True
         known, numbers = number_subjects(known, self.names, used)
@@ -262,7 +262,7 @@ class _Incoming:
             self._columns[name].add(column[kept])
 
     def _homes(self, chunk: Chunk, cards: Ids, kept: npt.NDArray[np.intp]) -> Sequence[str]:
-        """By what the household of each row is known; where households are linked, by the one spelling of its address."""
+        """The key by which the household of each row is known; where households are linked, the one spelling of its address."""
         if self._links_households:
             return [card.decode("ascii") for card in cards.tolist()]
         households = chunk.columns[_HOUSEHOLD]
@@ -348,7 +348,7 @@ def verify_variables(dictionary: Dictionary) -> None:
 
 
 def _wrong_ids(chunk: Chunk, names: Sequence[str]) -> dict[int, str]:
-    """What is wrong with the ids of these names, by the place of their row."""
+    """Errors in the ids of these names, by the place of their row."""
     if all(_are_ids(chunk.columns[name]) for name in names):
         return {}
     rows = zip(*(chunk.columns[name] for name in names), strict=True)

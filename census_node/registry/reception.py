@@ -4,7 +4,7 @@
     2 number: the same roster again is good for ever           5 frames: ascending, one last, padding zero, none missing
     3 linkage chain, how often rosters come                    6 the commitment in the manifest
 
-What is refused leaves the roster in force as it is. The rounds know no socket: a caller feeds header and frames as they come.
+A refusal leaves the roster in force unchanged. The rounds know no socket: a caller feeds header and frames as they come.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MOST_NUMBER = 2**53 - 1
 
 @dataclass(frozen=True, slots=True)
 class RosterGate:
-    """What a roster is checked against: one consistent view of keys and log."""
+    """The view that a roster is checked against: consistent keys and log."""
 
     manifest_keys: Mapping[str, Sequence[VerifyKey]]
     sample_keys: Sequence[UnsealingKey]

@@ -181,7 +181,7 @@ class RosterWriter:
 
 
 def _no_room(error: OSError) -> RefusedError:
-    """What a roster that cannot be written is refused with: no agency's roster stops the node for everybody."""
+    """The refusal of a roster that cannot be written: no agency's roster stops the node for everybody."""
     _log.warning("a roster cannot be written; its agency sends it again", problem=error.strerror)
     return RefusedError("BUSY", retry_seconds=_RETRY_SECONDS)
 

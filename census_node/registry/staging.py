@@ -2,9 +2,9 @@
 
     received -> kept (file, then row: staged) -> joined with the load in force -> in force (logged) -> replaced -> erased
 
-Each arrow but the second is one durable step; what was joined is in memory, and is joined again after a start. Of each agency
-one roster is in force and one may be staged, the newest. Only the switch is made at the desk, in its agency's own line: behind that
-agency's earlier samples. Receiving (`admit` to `abandon`) is called from one thread, joining and erasing from one; the rest from any.
+Each arrow but the second is one durable step; what was joined is in memory, and is joined again after a start. Each agency has one
+roster in force, and perhaps a newer one staged. Only the switch is made at the desk, in its agency's own line: behind that agency's
+earlier samples. Receiving (`admit` to `abandon`) is called from one thread, joining and erasing from one; the rest from any.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _RETRY_SECONDS = 1
 
 @dataclass(frozen=True, slots=True)
 class _Now:
-    """What the log and the rows say at one instant."""
+    """The log and the rows at one instant."""
 
     load: str
     linkage: str
@@ -278,7 +278,7 @@ class Rosters:
 def in_use(
     kept: Sequence[KeptRoster], in_force: Mapping[str, Rostered], registered: Collection[str]
 ) -> list[KeptRoster]:
-    """Of each registered agency the roster in force and the staged one, as far as they are here."""
+    """Each registered agency's roster in force and staged roster, if they are here."""
     named = newest_and_in_force(kept, in_force, registered)
     return [roster for roster in named if roster.file]
 

@@ -69,7 +69,7 @@ class _Pause:
 
 
 class Serving(Protocol):
-    """What a courier needs of the node that it works for."""
+    """The parts of the node that a courier needs."""
 
     journal: Journal[CensusState]
     released: ReleasedAnswers

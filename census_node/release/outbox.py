@@ -1,4 +1,4 @@
-"""What waits beside the log: charges that are not answered yet, and sealed answers that are not fetched yet.
+"""Work that waits beside the log: charges that are not answered yet, and sealed answers that are not fetched yet.
 
 A pending row names the file that keeps its sample and the slot its noise comes from; it is written in the charge's
 transaction and removed in the one that stores the sealed answer. Whether an answer has been released is said by the log
@@ -78,7 +78,7 @@ class Outbox:
         return None if row is None else Pending(*row)
 
     def forget_membership(self, ticket_hash: str) -> None:
-        """Of a charge that waits in vain for its answer: who was in its sample."""
+        """Forget the membership of a charge whose answer can never be made."""
         if self.pending(ticket_hash) is not None:
             self._db.table("pending").update(ticket_hash, {"sample": ""})
 

@@ -1,4 +1,4 @@
-"""What of the census log is shown: the newest checkpoint that witnesses may cosign, and what they have cosigned.
+"""The published census log: the newest checkpoint that witnesses may cosign, and their cosignatures.
 
     charged -> entrusted to the witness store -> shown at a tick -> cosigned by the health agency -> released
 

@@ -40,7 +40,7 @@ class ReleasedAnswers:
         return answer
 
     def undelivered(self, researchers: Collection[str]) -> dict[str, list[str]]:
-        """By researcher, for these of them: queries whose answers are out and that they do not have, oldest first."""
+        """For these researchers, the queries whose answers are out and that they do not have, oldest first."""
         waiting: dict[str, list[str]] = {}
         held_back = self._held_back()
         with self._journal.reading() as state:

@@ -1,8 +1,8 @@
 """The secrets of noise slots: a file for each batch that the log has committed to, outside the database and its backups.
 
-A secret is written before its commitment and overwritten as soon as its answer is made. What is lost with the folder can
-never be made again, which is what makes a restored backup harmless: its slots are void. What a file system or a flash disk
-keeps below an overwritten file is out of reach (SECURITY.md).
+A secret is written before its commitment and overwritten as soon as its answer is made. Secrets lost with the folder can
+never be made again. This makes a restored backup harmless: its slots are void. Copies that a file system or a flash disk
+keeps below an overwritten file are out of reach (SECURITY.md).
 """
 
 from __future__ import annotations

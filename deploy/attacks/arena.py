@@ -74,7 +74,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Terrain:
-    """What an attack's own deployment is like."""
+    """Settings of an attack's own deployment."""
 
     release_tick_ms: int = 0
     # As short as the declared figures admit, for an attack on what they cover.
@@ -96,7 +96,7 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the command was asked for."""
+    """The command's request."""
 
     directory: Path | None
     population: int
@@ -160,7 +160,7 @@ class Arena:
             asking.result()
 
     async def ask(self, ask: Ask) -> Outcome:
-        """What became of one question."""
+        """Outcome of one question."""
         try:
             asked = await self.prepare(ask)
             answered = await self.session.ask(asked, wait_seconds=_WAIT_SECONDS, on_stage=lambda _: None)
@@ -238,7 +238,7 @@ class Arena:
         return found
 
     async def status(self) -> dict[str, Any]:
-        """What `census status --json` prints."""
+        """Output of `census status --json`."""
         home = str(self.directory / "census")
         command = ("-m", "broker_common", "census", "status", "--home", home, "--json")
         child = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=asyncio.subprocess.PIPE)

@@ -32,7 +32,7 @@ _TABLES = 2
 
 @dataclass(frozen=True, slots=True)
 class Averaged:
-    """What one group's answers were off by, and how its retries differed from the first."""
+    """Errors of one group's answers, and how its retries differed from the first."""
 
     # Answers to the same question about the same sample, in several wordings.
     same: tuple[int, ...]

@@ -1,9 +1,9 @@
 """`dear`: do criteria that take long to select tell how many people match?
 
 Adversary R-only. Submitted are the dearest criteria that the health node admits: as many comparisons as a condition may have, or
-as many as its refusal says would do. By the toss of a coin they match nobody or nearly everybody, and how many ticks later than
-the policy says the charge was told is compared: were there more work than the forward delay covers, large samples would be late
-and empty ones would not. What is refused, and everything else that is seen, is compared as well.
+as many as its refusal says would do. They match nobody or nearly everybody by the toss of a coin, and the attack compares how
+many ticks later than the policy says the charge was told: if there were more work than the forward delay covers, large samples
+would be late and empty ones would not. It also compares refusals and everything else that is seen.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TOLD = "STAGE_CHARGED"
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What was seen of one question."""
+    """Observations of one question."""
 
     everybody: bool
     # The number of ticks by which its charge was late; None where there are no ticks.

@@ -26,7 +26,7 @@ _MANY = "age >= 1"
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What was seen of the second of two questions."""
+    """Observations of the second of two questions."""
 
     kind: str
     lines: tuple[str, ...]

@@ -154,7 +154,7 @@ class Noise(ByChance):
 
 @dataclass(frozen=True, slots=True)
 class Late(ByChance):
-    """By how many ticks questions of two kinds were told late, in an order that was drawn by lot."""
+    """Number of ticks by which questions of two kinds were late, in a random order."""
 
     name: str
     one: tuple[int, ...]
@@ -290,7 +290,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of one attack."""
+    """Result of one attack."""
 
     attack: str
     findings: tuple[Finding, ...]

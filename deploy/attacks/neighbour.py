@@ -76,7 +76,7 @@ def neighbour_findings(
     even: Sequence[int],
     evenly_known: Sequence[Known],
 ) -> tuple[Finding, ...]:
-    """The verdicts on what came of it. Of people whose budget was spent boldly, the answers beyond it are the last."""
+    """The verdicts on what came of it. If a budget was spent boldly, the answers beyond it are the last."""
     within = [Known(of.truth, of.answers[: len(bold)]) for of in boldly_known]
     after = [Known(of.truth, of.answers[len(bold) :]) for of in boldly_known]
     spent = [*((bold, of) for of in within), *((even, of) for of in evenly_known)]
@@ -105,7 +105,7 @@ def _right(scales: Sequence[int], known: Sequence[Known]) -> int:
 
 
 def _sure(scales: Sequence[int], known: Sequence[Known], belief: float) -> int:
-    """Of how many the attackers believe the truth more than this."""
+    """Number of people of whom the attackers believe the truth more than this."""
     return sum(_belief_in_truth(scales, of) > belief for of in known)
 
 
@@ -119,7 +119,7 @@ def _asks(person: Person, scales: Sequence[int], count: str = FRENCH) -> list[As
 
 
 def log_odds(scales: Sequence[int], answers: Sequence[int]) -> Fraction:
-    """What answers about somebody alone say for "counted" against "not counted"."""
+    """Evidence of answers about a single person for "counted" against "not counted"."""
     return sum(
         (log_likelihood_ratio(scale, answer, 1, 0) for scale, answer in zip(scales, answers, strict=True)), Fraction(0)
     )

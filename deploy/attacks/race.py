@@ -99,7 +99,7 @@ async def _line(racer: asyncio.subprocess.Process) -> str:
 def race_findings(
     queries: Sequence[str], ends: Sequence[Mapping[str, str]], charges: Mapping[str, int], *, may_refuse: bool
 ) -> tuple[Finding, ...]:
-    """What became of each ticket, against how often it was charged."""
+    """Outcome of each ticket, compared with how often it was charged."""
     wrong = []
     for query in queries:
         became = sorted({end[query] for end in ends if query in end})

@@ -1,9 +1,9 @@
 """`reconstruction`: everybody's language at once, by least squares over random cohorts.
 
 Adversary HR, who knows who is in each cohort and nobody's language. People in a group are each in half of the cohorts, as many as
-their budgets pay for. What least squares makes of the answers is rounded to "French" or not. Guessing by the base rate is right in
-half of the cases here. The people of a group share the noise of their cohorts, so the number right is compared with the ceiling:
-whatever the answers and everybody else's language were, no single guess is right more often.
+their budgets pay for. The least-squares estimate from the answers is rounded to "French" or not. Guessing by the base rate is
+right in half of the cases here. The people of a group share the noise of their cohorts, so the number right is compared with the
+ceiling: whatever the answers and everybody else's language were, no single guess is right more often.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ async def _attack(arena: Arena, name: Literal["cards", "household"], shared: str
 def apart_findings(
     bold: Sequence[int], truths: Sequence[bool], answers: Sequence[Sequence[int]]
 ) -> tuple[Finding, ...]:
-    """What a whole budget spent on the first record taught, and one spent on the second afterwards."""
+    """Findings from a whole budget spent on the first record, and from one spent on the second afterwards."""
     each, pairs = len(bold), len(truths)
     first = [log_odds(bold, of[:each]) for of in answers]
     second = [log_odds(bold, of[each:]) for of in answers]

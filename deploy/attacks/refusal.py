@@ -1,9 +1,9 @@
 """`refusal`: does anything show that somebody's budget is spent?
 
 Adversary R-only and HR. Somebody in the census and somebody who is not are asked about until their budgets are spent, and on.
-What can be seen then (stages, texts, codes, sizes, prices, entries of the log) is compared with each other, and with questions
-about people of whom nothing was ever asked, about samples of nobody, and about samples of spent people only. Under strict
-accounting the refusal is public, and must be the same for every person asked about.
+It compares everything visible then (stages, texts, codes, sizes, prices, entries of the log), also with questions about people
+never asked about, about samples of nobody, and about samples of spent people only. Under strict accounting the refusal is
+public, and must be the same for every person asked about.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What may be learned of one person for a whole budget, and two ways of spending it.
+"""The evidence about one person that a whole budget buys, and two ways of spending it.
 
 Against a person whose group is otherwise known, one answer at scale b is a coin that shows the truth with odds e**(1/b): it is
 above the middle between the two possible counts or below it. So the best guesser's chance after several answers is exact
@@ -38,7 +38,7 @@ def evenly(cap: int, scale: int) -> tuple[int, ...]:
 
 
 def units_of(scales: Sequence[int]) -> int:
-    """What answers at these scales are charged."""
+    """The charge of answers at these scales."""
     return sum(price(scale) for scale in scales)
 
 

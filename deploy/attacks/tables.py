@@ -68,7 +68,7 @@ def sum_findings(scale: int, errors: Sequence[Numbers]) -> tuple[Finding, ...]:
 
 
 def _log_odds(scales: Sequence[int], answers: Sequence[Numbers]) -> Fraction:
-    """What tables about somebody alone say for the first cell against the other."""
+    """Evidence of tables about a single person for the first cell against the other."""
     return sum(
         (
             Fraction(norm(_less(answer, _OTHER_CELL)) - norm(_less(answer, _FRENCH_CELL)), scale)

@@ -54,7 +54,7 @@ _PHASE = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """What was seen of one question."""
+    """Observations of one question."""
 
     kind: str
     # For each event: milliseconds after its due instant; for a quote, its duration.

@@ -53,7 +53,7 @@ class Tracked:
         return self.coin if both == 1 else both > 1
 
     def by_weight(self, scale: int) -> Fraction:
-        """What somebody makes of it who knows everybody but x."""
+        """Guesses of an attacker who knows everybody but x."""
         others, whole = self.others, self.others + self.padding
         return log_likelihood_ratio(scale, self.answers[0], others + 1, others) + log_likelihood_ratio(
             scale, self.answers[2], whole + 1, whole

@@ -1,8 +1,8 @@
 """Everything that a researcher can see of a question, written down so that two worlds can be compared.
 
 A spy speaks with the nodes directly, without the researcher's program between: it sees each message, each status with its
-details, how long sealed answers are, and when everything came. What is random by design (names of queries, keys, the noise, noise
-slots, places in the log) is left out; what is left may depend on what was submitted and on nothing else.
+details, how long sealed answers are, and when everything came. Values that are random by design (names of queries, keys, the
+noise, noise slots, places in the log) are left out; the rest may depend on the submission and on nothing else.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _TRIES = 6
 
 @dataclass(slots=True)
 class Seen:
-    """What was seen of one question, in order."""
+    """Observations of one question, in order."""
 
     events: list[str] = field(default_factory=list)
     # Seconds after the submission at which each stage was told.
@@ -170,7 +170,7 @@ def _now() -> float:
 
 
 def logged(entries: Iterable[Entry], asked: AskedQuestion) -> list[str]:
-    """What the census log says of one question: how many entries of which kind, and what in them is no hash."""
+    """The census log's entries about one question: how many of which kind, and their fields that are no hash."""
     said: list[str] = []
     ticket = ""
     for entry in entries:

@@ -1,7 +1,7 @@
 """Two worlds that differ in one person, and whether a researcher can tell them apart.
 
-What is compared is everything that a spy writes down and what the census log says of a question. People stand for worlds: one
-is linked and another is not, one has nothing left and another everything. What is asked about each has the same shape, so every
+It compares everything that a spy writes down and the census log's entries about a question. People stand for worlds: one is
+linked and another is not, one has nothing left and another everything. The questions about each have the same shape, so any
 difference would come from who they are.
 """
 
@@ -24,7 +24,7 @@ _LOOK_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """What could be seen of one question."""
+    """Everything visible of one question."""
 
     lines: tuple[str, ...]
     # From the submission until the answer was out; 0 when it was refused.
@@ -61,7 +61,7 @@ async def watched(arena: Arena, asks: Sequence[Ask]) -> list[str]:
 
 
 async def quotes(arena: Arena, scales: Sequence[int], counts: Sequence[str]) -> list[str]:
-    """What the census node quotes for every such question."""
+    """The census node's quote for every such question."""
     questions = [parse_question(count, CENSUS_DICTIONARY) for count in counts]
     return [line for question in questions for scale in scales for line in await arena.spy.quote(question, scale)]
 

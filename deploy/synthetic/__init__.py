@@ -2,6 +2,6 @@
 
 `population.write_sources` writes the two CSV sources that the nodes load; `codes` holds the code lists used in them. The
 nodes never import this package: their dictionaries are published lists of their own, and a test compares the two.
-What is taken from publications is in `figures/`, with source and doubt in `figures/SOURCES.md`; what is invented says so
-where it stands.
+Published figures are in `figures/`, with source and doubt in `figures/SOURCES.md`; invented figures say so where they
+are used.
 """

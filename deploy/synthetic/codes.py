@@ -1,9 +1,8 @@
 """The code lists of the synthetic health source, each code with a one-line label.
 
-A generated column holds these codes and nothing else; a code's position in its tuple is the number it has in arrays.
-The health node publishes lists of its own (it may not look at data, nor at this package); they must cover these.
-The census divisions come from `figures/census_divisions.csv`, in that order. Of languages the generator knows the lists that the
-census node publishes.
+A generated column holds these codes and nothing else; a code's position in its tuple is the number it has in arrays. The health
+node publishes lists of its own (it may not look at data, nor at this package); they must cover these. The census divisions come
+from `figures/census_divisions.csv`, in that order. The generator knows the lists of languages that the census node publishes.
 """
 
 from __future__ import annotations

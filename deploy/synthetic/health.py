@@ -210,14 +210,14 @@ def _hits(chances: _Chances, generator: np.random.Generator) -> Integers:
 
 @cache
 def _diagnosis_chances() -> tuple[_Chances, ...]:
-    """By profile, in the order of the codes."""
+    """Chances by profile, in the order of the codes."""
     tables = (_DIAGNOSES[code] for code in bare_codes(DIAGNOSES))
     return tuple(_as_chances(_by_profile(table.percent, table.men, table.francophone)) for table in tables)
 
 
 @cache
 def _procedure_chances() -> tuple[tuple[_Chances, int | None, _Chances], ...]:
-    """By profile without the cause, the cause's number, and by profile with it; in the order of the codes."""
+    """Chances by profile without the cause, the cause's number, and by profile with it; in the order of the codes."""
     found = []
     for code in bare_codes(PROCEDURES):
         table = _PROCEDURES[code]

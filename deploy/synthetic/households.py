@@ -50,7 +50,7 @@ _SENIOR_AGE: Final = 65
 
 
 class Role(IntEnum):
-    """What an age distribution depends on. CHILD stands for every further member, grandparents included."""
+    """A role in a household, on which an age distribution depends. CHILD stands for every further member, grandparents included."""
 
     ALONE = 0
     PARTNER = 1
@@ -88,7 +88,7 @@ class People:
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """What each person is in the household."""
+    """Each person's position in the household."""
 
     position: Integers
     role: Integers
@@ -148,7 +148,7 @@ def _lone_share(size: Integers) -> Floats:
 
 @cache
 def _role_shares() -> Floats:
-    """What part of the population has each role, from the tile and the shares of lone parents."""
+    """The share of the population with each role, from the tile and the shares of lone parents."""
     shares = np.zeros(len(Role))
     for slot in range(PEOPLE_PER_TILE):
         lone_share = _lone_share(_slot_size()[[slot]])[0]

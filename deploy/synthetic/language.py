@@ -6,7 +6,7 @@
    zones, and what the province leaves over elsewhere. First among four groups of mother tongues, then, within a group, whether there is a
    non-official language beside the official ones.
 
-What the long form asks besides is left to `long_form`.
+`long_form` has the other variables of the long form.
 
 Invented: that the interplay of the tables is no stronger than their margins demand; that members of a household
 follow it in 88 of 100 cases; and that half as many people named a non-official language beside an official one in 2006 as in 2016.
@@ -82,7 +82,7 @@ def is_francophone(first_official: Integers) -> Booleans:
 
 @cache
 def francophone_shares() -> Floats:
-    """By division: as published, or the one share for all others that makes the province add up."""
+    """Shares by division: as published, or the one share for all others that makes the province add up."""
     by_language = published.age_by_first_official_language().sum(axis=0)
     overall = float(by_language[FIRST_FRENCH] + by_language[FIRST_BOTH])
     return _complete(published.divisions().francophone_share, overall)
@@ -96,7 +96,7 @@ def shares_of_mother_tongues() -> Floats:
 
 
 def whom_to_follow(people: People, dice: Dice) -> Integers:
-    """The index whose uniforms a person uses: the household's, or an own one that no household has."""
+    """The index whose uniforms a person uses: the household's, or another one that no household has."""
     own = dice.roll(Stream.LANGUAGE_OWN, people.index) >= _FOLLOWS_HOUSEHOLD
     return np.where(own, -1 - people.index, people.household)
 

@@ -7,8 +7,8 @@
 3. Languages at work, of people of 15 years and more who work, given whether they are francophone or bilingual.
 4. Derived: francophone by the inclusive definition.
 
-People whose household did not get the form were not asked any of it. Invented: every number that is named as such below. What
-remains free is solved for so that the provincial shares come out as published; those at work nearly so, since who works depends on age.
+People whose household did not get the form were not asked any of it. Invented: every number that is named as such below. The free
+parameters are solved for, so that the provincial shares come out as published; those at work nearly so, since work depends on age.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class LongForm:
     francophone: Integers
 
     def by_variable(self) -> dict[str, Integers]:
-        """By the names that the census node publishes."""
+        """Answers by the names that the census node publishes."""
         return {
             "knowledge_of_official_languages": self.knowledge,
             "home_language": self.home,
@@ -139,7 +139,7 @@ def got_the_form(people: People, dice: Dice) -> Booleans:
 
 
 def long_form(people: People, first_official: Integers, mother_tongue: Integers, dice: Dice) -> LongForm:
-    """What these people answer, all of whom are asked."""
+    """Answers of these people, all of whom are asked."""
     whom = whom_to_follow(people, dice)
     row = (people.division * FIRST_OFFICIAL_LANGUAGES + first_official) * LANGUAGES + mother_tongue
     at_home = _home_and_knowledge_table().draw(row, dice.roll(Stream.HOME_AND_KNOWLEDGE, whom))
@@ -188,7 +188,7 @@ def _inclusive(mother_tongue: Integers, knowledge: Integers, home: Integers, oth
 
 @dataclass(frozen=True, slots=True)
 class _Free:
-    """What the invented numbers leave open, in the order in which it is solved for."""
+    """The parameters that the invented numbers leave open, in the order in which they are solved for."""
 
     french_kept: float = 0.0
     """P(French at home | French as mother tongue and first official language) without any francophones around."""

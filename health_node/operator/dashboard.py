@@ -47,7 +47,7 @@ from health_node.roster.book import RosterBook, SentRoster
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What a health log shows at one instant. It follows from the log alone, and from nobody's records."""
+    """A health log at one instant, as an immutable picture. It follows from the log alone, and from nobody's records."""
 
     origin: str
     release: str
@@ -114,7 +114,7 @@ class HealthDashboard(AgencyDashboard[HealthState, Picture]):
         return self.home.load_config(HealthConfig).dashboard
 
     def work(self) -> None:
-        """What is done now and then, whether or not somebody looks."""
+        """Periodic work, whether or not anyone looks."""
         compute_if_due(
             self.home.path,
             lambda: read_counts(self._home.journal_path),

@@ -9,8 +9,7 @@ Whatever is said of one single-valued column, however it is nested, becomes one 
 `between` is one run, an exclusion the complement. Few runs are compared one by one; many are looked up where a small table
 holds all numbers of the column, and compared one by one where it would not.
 
-What is said of events, or of a list of values, is counted beforehand, over the whole of their table (`events`), and comes as
-one bit for each person: `Counting` says what is to be counted.
+Predicates about events, or about a list of values, are counted beforehand over the whole of their table (`events`) and arrive as one bit for each person: `Counting` says what to count.
 
 Every compiled condition knows how many passes it makes over a block (`passes`), and `compiling_work` what it takes to compile
 one, without doing it; `marks` makes a price of both.
@@ -51,9 +50,8 @@ Run: TypeAlias = tuple[int, int]
 Edges: TypeAlias = NDArray[np.int64]
 """A set of stored numbers: where each run begins, and the number behind its end; ascending and distinct."""
 
-# More runs than this are faster looked up, in a table of at most so many entries, of a byte each: enough for the longest list
-# of codes. SECURITY: it fits in a core's cache, so that looking up takes as long for everybody's numbers as for one; a larger
-# table, or a search, would be slower for some people.
+# More runs than this are faster looked up, in a table of a byte an entry. SECURITY: the table fits in a core's cache; a larger
+# one, or a search, would be slower for some people's numbers than for others'.
 _FEW_RUNS = 6
 _LARGEST_TABLE = 1 << 17
 # One pass reads a column or marks, of any width, and writes marks or numbers. Looking a block up takes as long as so many.
@@ -96,14 +94,14 @@ class Predicate(Protocol):
 
     @property
     def countings(self) -> tuple[Counting, ...]:
-        """What must be counted before: `mark` finds the bits of each in the columns, under its name."""
+        """The countings needed before: `mark` finds the bits of each in the columns, under its name."""
 
     def mark(self, columns: Mapping[str, Stored], marks: Marks, scratch: Scratch) -> None:
         """Set `marks` for a block of people, whose columns these are."""
 
 
 def compile_condition(condition: Condition, dictionary: Dictionary | EventTable) -> Predicate:
-    """What the condition means for stored people, or for events of one table. It was made under the same dictionary."""
+    """Compile the condition for stored people, or for events of one table. It was made under the same dictionary."""
     match condition:
         case AllOf(parts):
             return _conjunction([compile_condition(part, dictionary) for part in parts])
@@ -305,7 +303,7 @@ def _of_edges(edges: Edges, encoding: Encoding) -> Predicate:
 
 
 def _run(first: int, last: int, encoding: Encoding) -> Edges:
-    """What somebody with a value can have from the first to the last."""
+    """The codes from the first to the last that a person can have."""
     first, last = max(first, 1), min(last, encoding.top)
     return np.array([first, last + 1] if first <= last else [], np.int64)
 
@@ -327,7 +325,7 @@ def _others(edges: Edges, top: int) -> Edges:
 
 
 def _in_so_many(sets: Sequence[Edges], least: int, top: int) -> Edges:
-    """What lies in so many of the sets at least."""
+    """Members of at least so many of the sets."""
     if len(sets) == 1:
         return sets[0]
     begins, ends = (np.concatenate([edges[side::2] for edges in sets]) for side in (0, 1))
@@ -391,7 +389,7 @@ def _events_of(happened: Happened, dictionary: Dictionary | EventTable) -> Event
 
 
 def counted_together(predicate: Predicate) -> list[list[Counting]]:
-    """What a predicate asks to be counted, each once: those together that count the same rows."""
+    """The countings of a predicate, each once: together if they count the same rows."""
     together: dict[str, dict[int, Counting]] = {}
     for counting in predicate.countings:
         together.setdefault(counting.key, {})[counting.at_least] = counting
@@ -478,7 +476,7 @@ def _conjunction(parts: Iterable[Predicate]) -> Predicate:
 
 
 def _joined(several: Sequence[_Among], least: int) -> _Among:
-    """What lies in so many of the sets of one column."""
+    """Members of so many of the sets of one column."""
     encoding = several[0].encoding
     return _Among(encoding, _in_so_many([among.edges for among in several], least, encoding.top))
 

@@ -35,7 +35,7 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """What the stored numbers of one column mean."""
+    """The meaning of the stored numbers of one column."""
 
     column: Column
     kind: StoredType

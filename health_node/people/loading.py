@@ -1,8 +1,8 @@
 """Loading people: from the sources of a plan to a people store, checked row by row and replaced whole.
 
-A row is loaded with all its values or not at all. A row without an id cannot be linked and is left out, counted apart from
-the rows that are wrong. Of several rows of people with one id the first stays; where a place is a household, all stay: they
-are its members. An event belongs to the person who has its id; one whose id nobody has is counted apart as well. The id itself
+A row is loaded with all its values or not at all. A row without an id cannot be linked and is left out, counted apart from the
+rows that are wrong. The first of several rows of people with one id stays; where a place is a household, all stay: they are
+its members. An event belongs to the person who has its id; one whose id nobody has is counted apart as well. The id itself
 becomes a pseudonym here and is kept nowhere.
 
 Memory: people are held in arrays, about 65 bytes each and at most 100 while they are sorted, so that a province fits, and 4

@@ -93,7 +93,7 @@ class Sorter:
         self._owners, self._pieces = [], []
 
     def _merged(self) -> Iterator[Mapping[str, Stored]]:
-        """Of a few owners at a time, or of one who has more rows than a run the part of each run."""
+        """Merge a few owners at a time; for an owner with more rows than a run, the part of each run."""
         offsets = offsets_of(self._counts)
         first, owners = 0, len(self._counts)
         while first < owners:

@@ -20,7 +20,7 @@ another one is not read. A store without tables may begin with "tripPPL1", as al
 With Ontario's dictionary a person takes 40 bytes, in the file and in memory. With tables it is 4 bytes more for each of
 them, and each declared row takes what its columns do: 300 million events with a day and one of 100,000 codes 2.4 GB.
 
-What criteria mean for a block of people is left to `cohort`; whether the file is the one that was loaded, to the log.
+`cohort` decides what criteria mean for a block of people; the log decides whether the file is the one that was loaded.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ class PeopleStore:
 
     @property
     def declared(self) -> Declared:
-        """What was declared when it was loaded: all that anybody else may see of its size."""
+        """The declaration at the time of the load: all that others may see of its size."""
         return self._figures.declared
 
     @property
@@ -335,7 +335,7 @@ class PeopleStore:
 
 
 def read_figures(path: Path, dictionary: Dictionary) -> Figures:
-    """What the store at `path` says of its size: nothing else of it is read.
+    """The size figures of the store at `path`: nothing else of it is read.
 
     Raises:
         RefusedError: NOTHING_LOADED.
@@ -405,7 +405,7 @@ class _Layout:
 
     @classmethod
     def of(cls, figures: Figures, dictionary: Dictionary) -> Self:
-        """Of a store of this dictionary that is so large."""
+        """Header of a store of this dictionary with this size."""
         pseudonyms = _aligned(_header_bytes(dictionary))
         people = figures.tables[MEMBERS].declared if MEMBERS in figures.tables else figures.people
         columns, end = _places(small_columns(dictionary), pseudonyms + figures.people * PSEUDONYM_BYTES, people)
@@ -419,7 +419,7 @@ class _Layout:
 
     @classmethod
     def read(cls, header: bytes, file_size: int, dictionary: Dictionary) -> Self:
-        """Of a file with this header, if it is a store of this dictionary."""
+        """Store of a file with this header, if it is a store of this dictionary."""
         if file_size < _FIXED_BYTES + HASH_BYTES or not header.startswith((_MAGIC, _MAGIC_BEFORE_TABLES)):
             raise _damaged()
         if header[_FIXED_BYTES - HASH_BYTES : _FIXED_BYTES] != dictionary.hash:

@@ -78,7 +78,7 @@ def small_columns(dictionary: Dictionary) -> tuple[Column, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What was declared for a load: all that work, prices and delays follow from."""
+    """The declaration of a load, from which work, prices and delays follow."""
 
     places: int
     # Rows of each table.
@@ -104,7 +104,7 @@ class Declared:
 
 
 def declared_of(dictionary: Dictionary, places: int, rows: Mapping[str, int]) -> Declared:
-    """What an operator declares; a table that `rows` says nothing of has a step.
+    """An operator's declaration; a table that `rows` does not name has one step.
 
     Raises:
         InvalidRequestError: CONFIG_INVALID, there is no such table.
@@ -265,7 +265,7 @@ class _Meant:
 
 
 def of_block(columns: Mapping[str, Stored], bits: Mapping[str, Bits], rows: slice) -> Mapping[str, Stored]:
-    """What a predicate is shown of a block that begins at a multiple of 8."""
+    """A predicate's view of a block that begins at a multiple of 8."""
     octets = slice(rows.start // _OCTET, -(-rows.stop // _OCTET))
     return {name: column[rows] for name, column in columns.items()} | {
         name: each[octets] for name, each in bits.items()

@@ -29,7 +29,7 @@ class Spot:
         self._line = line
         self.researcher = researcher
         self.has_place = False
-        # Set while it stands in the line, and done when it need not any more.
+        # Set while it stands in the line, and done when it no longer has to.
         self.turn: asyncio.Future[None] | None = None
 
     async def place(self) -> bool:
@@ -62,7 +62,7 @@ class FairQueue:
         self._closed = asyncio.Event()
 
     def join(self, researcher: str, *, recovered: bool = False) -> Spot:
-        """A spot for one more question. What was accepted before a start is not turned away.
+        """A spot for one more question. A question accepted before a start is not turned away.
 
         Raises:
             RefusedError: BUSY.

@@ -45,7 +45,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """What our log says of a sample: whose it is, and the hex hash of its manifest."""
+    """A sample in our log: its ticket, and the hex hash of its manifest."""
 
     organisation: str
     manifest: str
@@ -61,7 +61,7 @@ class VerifiedCharge:
 
 
 def make_manifest(sample: Sample) -> sample_pb2.Manifest:
-    """What the health agency says of a ticket's sample, the same at every attempt."""
+    """The manifest of a ticket's sample, the same at every attempt."""
     with span("committing"):
         commitment = sample.bits.commitment(sample.bound)
     return sample_pb2.Manifest(ticket_hash=sample.bound.ticket_hash, set_commitment=commitment, roster=sample.roster)
@@ -78,7 +78,7 @@ def seal_attempt(
     sample: Sample,
     census_key: SealingKey,
 ) -> Iterator[census_service_pb2.CountRequest]:
-    """What is sent in one attempt: the head, then parts. SECURITY: sealed before the first is taken, so that none waits for another."""
+    """The messages of one attempt: the head, then parts. SECURITY: sealed before the first is taken, so that none waits for another."""
     with span("sealing"):
         sealed = sample.bits.seal(census_key, sample.bound)
     head = sample_pb2.SampleHead(ticket=signed_ticket, manifest=manifest, sealed_head=sealed.head)

@@ -3,8 +3,8 @@
 No minimum and no maximum by true size: refusing a small sample would tell a researcher its size exactly. Every place is
 looked at and drawn, so that the work follows from the criteria's text and the number of people and rows, never from who matches.
 
-The price is in passes over one person or row (`cohort`), from the criteria's text, the dictionary and what was declared; it holds
-what compiling costs, and nothing is compiled that alone costs too much. What the forward delay does not pay for is refused when it is submitted: tuned criteria would otherwise leave at a later tick, and everybody behind them.
+The price is in passes over one person or row (`cohort`), from the criteria's text, the dictionary and what was declared; it holds what compiling costs, and nothing is compiled that alone costs too much. Criteria beyond the
+forward delay are refused on submission: tuned criteria would otherwise leave at a later tick, and delay everybody behind them.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def verify_affordable(
 
 
 def _base_price(fraction_millionths: int, declared: Declared) -> int:
-    """What every question costs, whatever its criteria."""
+    """Base price of every question, whatever its criteria."""
     drawing = 0 if fraction_millionths == WHOLE_MILLIONTHS else _DRAWING_PASSES
     members = declared.people * _SUMMING_PASSES + declared.places * _COUNTING_PASSES if declared.by_household else 0
     return declared.places * (_ALWAYS_PASSES + drawing) + members

@@ -1,4 +1,4 @@
-"""What stands beside the health node's log: for each accepted ticket, what its sample is drawn from, and its manifest.
+"""Rows beside the health node's log: for each accepted ticket, the inputs of its sample, and its manifest.
 
 A sample is a function of load, criteria, fraction and sampling key, so that keeping criteria, load and the salt of the
 set commitment keeps the sample: a retry commits to the same set, or the census node would call the ticket reused.

@@ -56,7 +56,7 @@ def sign_roster(manifest: bytes, key: SigningKey) -> roster_pb2.SignedRosterMani
 
 
 class RosterAttempt:
-    """What is sent in one attempt, under a frame key that exists in this object only."""
+    """The messages of one attempt, under a frame key that exists in this object only."""
 
     def __init__(
         self, roster: SentRoster, store: PeopleStore, key: SigningKey, census_key: SealingKey, randomness: Randomness

@@ -1,4 +1,4 @@
-"""What else was considered: exact counts, the other accounting, noise before data leave, and what the agency evaluated itself."""
+"""The alternatives: exact counts, the other accounting, noise before data leave, and the agency's own evaluations."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from policy_lab.document.model import Bars, Block, Caution, Claim, Document, Hea
 from policy_lab.figures.figure import FIGURES
 from policy_lab.figures.policy import CAP
 
-# What is true of every document of a kind, whatever its data were.
+# True of every document of a kind, whatever its data were.
 _WHY_NOT: Mapping[str, str] = {
     "evaluation": phrase(
-        "Noise on each record before it leaves an agency needs no trust in whoever counts; the tables show what that costs. Here the agency that counts "
+        "Noise on each record before it leaves an agency needs no trust in the party that counts; the tables show what that costs. Here the agency that counts "
         "holds the languages anyway, so that noise on the count is enough."
     ),
     "as-published": phrase(
@@ -76,7 +76,7 @@ def alternatives(facts: Facts, included: Sequence[Document]) -> Section:
     blocks: list[Block] = [
         Claim(
             phrase(
-                "Exact counts have no limit at all: whoever may ask about two groups that differ in one person learns this person's language."
+                "Exact counts have no limit at all: anyone who may ask about two groups that differ in one person learns that person's language."
             ),
             cited.tested("privacy/test_small_worlds.py", "test_naive_mechanisms_are_bounded_by_nothing"),
         ),
@@ -118,8 +118,9 @@ def _other_accounting(facts: Facts) -> Claim:
         )
     return Claim(
         phrase(
-            "With one budget for everybody the same limit would hold, and the service would shut down after as many answers as one person's budget pays for, whoever "
-            "they were about. It was not chosen, because it ends the service for all after a few studies."
+            "With one budget for everybody the same limit would hold, and the service would shut down after as many "
+            "answers as one person's budget pays for, no matter who they were about. It was not chosen, because it "
+            "ends the service for all after a few studies."
         ),
         command,
         ("Strict: the service",),
@@ -151,7 +152,7 @@ def _cap(facts: Facts) -> int:
 
 
 def _included(number: int, document: Document) -> Iterator[Block]:
-    """What was evaluated, and why it was not chosen."""
+    """The evaluation, and why its method was not chosen."""
     if document.is_release:
         # No claim: nobody is asked to repeat a command that spends epsilon.
         yield Caution(
@@ -177,7 +178,7 @@ def _included(number: int, document: Document) -> Iterator[Block]:
 
 
 def annexes(included: Sequence[Document]) -> Iterator[Section]:
-    """What each evaluation shows, section by section."""
+    """The findings of each evaluation, section by section."""
     for number, document in enumerate(included, start=1):
         for section in document.sections:
             yield Section(

@@ -72,8 +72,8 @@ def _budget_words(policy: Policy, answers: int, scale: int) -> str:
             scale=scale,
         )
     return phrase(
-        "The budget of a person pays for this many answers at noise scale {scale}: {answers}. Whoever has no budget left is "
-        "counted in no further answer, and nobody outside the census agency is told.",
+        "The budget of a person pays for this many answers at noise scale {scale}: {answers}. People without budget "
+        "left are counted in no further answer, and nobody outside the census agency is told.",
         answers=answers,
         scale=scale,
     )
@@ -96,7 +96,7 @@ def _margin(scale: int) -> list[Block]:
 
 
 def _deployment(facts: Facts, commands: Cited) -> Claim:
-    """What the figures are of."""
+    """The deployment that the figures describe."""
     if facts.log is None:
         return Claim(
             phrase("No census home was named: the policy is the one that 'tripartite init' sets for a new deployment."),

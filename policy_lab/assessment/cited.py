@@ -25,7 +25,7 @@ class Cited:
 
     @property
     def report(self) -> str:
-        """What it says of the limit follows from the policy alone; what it says of people stays inside the agency."""
+        """Its figures of the limit follow from the policy alone; its figures of people stay inside the agency."""
         return f"tripartite census status --home {self._home} --report --json"
 
     @property

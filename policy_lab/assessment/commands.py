@@ -17,7 +17,7 @@ from broker_common.language import language as language_of
 from policy_lab.assessment import cited, texts
 
 if TYPE_CHECKING:
-    # What a command needs is imported when it runs (see PLC0415 in pyproject.toml): --help waits for none of it.
+    # Each command imports what it needs when it runs (see PLC0415 in pyproject.toml): --help waits for none of it.
     from broker_common.privacy.policy import Policy
     from policy_lab.assessment.trials import Attacked
     from policy_lab.document.model import Document
@@ -30,7 +30,7 @@ _PAPERS = ("us-letter", "a4")
 # Where an option's name is not its parameter's.
 _OPTIONS = {"attacks_file": "--attacks", "names": "--attack"}
 _MOST_ROUNDS = 10_000
-# Of what an agency writes about its reasons.
+# Limit of an agency's text about its reasons.
 _MOST_CHARACTERS = 20_000
 # No log has more.
 _MOST_ENTRIES = 1 << 40
@@ -80,7 +80,7 @@ def assessment(
 
     if sum((attacks_file is not None, without_attacks, bool(names) or rounds is not None)) > 1:
         raise click.UsageError(phrase(texts.ONE_OF), context)
-    # What can be wrong is found before attacks take minutes.
+    # Mistakes are found before attacks take minutes.
     pdf.typesetter()
     make_private_folder(out)
     included = read_included(include)
@@ -162,8 +162,8 @@ def checkpoint(
 ) -> None:
     """Check that a log still begins with what an assessment names, and say how it stood then.
 
-    EXPORT is the census agency's log, as 'audit export' writes it. What the assessment prints as the signature and the key of its
-    checkpoint is held against the first entries, however many have come since.
+        EXPORT is the census agency's log, as 'audit export' writes it. Compare the signature and key that the assessment prints with
+    the first entries, however many have come since.
     """
     from policy_lab.assessment.past import read_past, verify_signed
 

@@ -1,4 +1,4 @@
-"""What an assessment says of one deployment: the policy in force, and what the census agency's log shows to anybody.
+"""The facts about one deployment: the policy in force, and what the census agency's log shows to anyone.
 
 Nothing is read that depends on who was in a sample: what an assessment says of answers follows from the log alone.
 """
@@ -48,14 +48,14 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What the log of a census home says."""
+    """Facts of a census home's log."""
 
     release: str
     answers: int
     is_shut_down: bool
     policy_hash: str
     policy_key: str
-    # Of all policies that were ever in force: what was asked under it counts by it.
+    # The highest limit of all policies ever in force: questions asked under it count by it.
     highest_belief: str
     parties: tuple[Party, ...]
     checkpoint: Checkpoint

@@ -23,7 +23,7 @@ _KEY_PARTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What the first entries of a log say; `entries` is how many there are now."""
+    """Facts of the first entries of a log; `entries` is how many there are now."""
 
     checkpoint: Checkpoint
     entries: int

@@ -1,4 +1,4 @@
-"""What is promised against whom, and what is not: sentences of SECURITY.md and ARGUMENT.md."""
+"""The promises, and their limits: sentences of SECURITY.md and ARGUMENT.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GAMES = cited.tested("privacy/test_small_worlds.py", "test_no_game_passes_the_b
 
 
 def promises(facts: Facts, commands: Cited) -> Section:
-    """What holds against each adversary, and under which conditions."""
+    """The promise against each adversary, and its conditions."""
     policy = facts.policy
     param = number(policy.param)
     whom = phrase("a household") if policy.subject == "household" else phrase("one person")
@@ -73,7 +73,7 @@ def promises(facts: Facts, commands: Cited) -> Section:
             ),
             Claim(
                 phrase(
-                    "On the network all calls are encrypted between parties that know each other's certificates; whoever has none is not heard."
+                    "On the network all calls are encrypted between parties that know each other's certificates; calls without a known certificate are refused."
                 ),
                 cited.tested("integration/test_transport_attacks.py", "test_client_without_certificate_is_refused"),
             ),
@@ -232,7 +232,7 @@ def _researchers_alone(policy: Policy) -> Sequence[Claim]:
 
 
 def limits(facts: Facts, commands: Cited) -> Section:
-    """What nobody may read into the promise."""
+    """Limits of the promise."""
     policy = facts.policy
     surest = PRIORS[-2]
     highest = make_report(policy, common={}, sampled={}, units=0, charges=None).ceilings[-2].limit_up

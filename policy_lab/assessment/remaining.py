@@ -1,4 +1,4 @@
-"""What remains: residual risks and who sees to them, how far the log had come, and who signs."""
+"""The last sections: residual risks and who attends to them, how far the log had come, and who signs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def risks(facts: Facts) -> Section:
     claims = [
         Claim(
             phrase(
-                "Whoever holds the operator's key and the policy key can raise the limit, though not unseen: each order stands in the log, signed, with a reason. "
+                "Anyone who holds both the operator's key and the policy key can raise the limit, though not unseen: each order is in the log, signed, with a reason. "
                 "Keep the two keys apart, and both off the serving machine."
             ),
             cited.security("**The operator's key can raise the limit.**"),
@@ -31,7 +31,7 @@ def risks(facts: Facts) -> Section:
         ),
         Claim(
             phrase(
-                "An older copy of the home is noticed by whoever remembers more: the witness store belongs where other people decide than those who run the node."
+                "Only a party that remembers more notices an older copy of the home: put the witness store where other people decide than those who run the node."
             ),
             cited.security("put the store where other people decide"),
         ),
@@ -55,7 +55,7 @@ def risks(facts: Facts) -> Section:
         ),
         Claim(
             phrase(
-                "Exact counts and keys live in the memory of a process for a while: whoever can read that memory has them."
+                "Exact counts and keys live in the memory of a process for a while: anyone who can read that memory has them."
             ),
             cited.security("Exact counts and keys live in a garbage-collected process"),
         ),
@@ -121,7 +121,7 @@ def checkpoint(facts: Facts, commands: Cited) -> Section:
             Paragraph(
                 phrase(
                     "A log that has grown since has another checkpoint, with another hash and another signature. The command above still holds then: it exports the log, computes the hash of its first "
-                    "entries, and checks the signature of this table with the key of this table. Whoever has no access to the home is given the export, and begins at the second half of the command. "
+                    "entries, and checks the signature of this table with the key of this table. Readers without access to the home are given the export, and begin at the second half of the command. "
                     "Whether everything that was added since keeps the rules is for an auditor to say: 'tripartite audit replay'."
                 )
             ),
@@ -141,7 +141,7 @@ def signatures() -> Section:
         )
     ]
     blocks: list[Block] = [
-        Paragraph(phrase("Whoever signs has read the sections on what is not promised and on residual risks.")),
+        Paragraph(phrase("The signatories have read the sections on what is not promised and on residual risks.")),
         Table(
             "signatures",
             phrase("Signatures"),

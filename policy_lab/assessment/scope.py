@@ -1,4 +1,4 @@
-"""What is assessed, who takes part, and who learns what."""
+"""The scope: what is assessed, who takes part, and who learns what."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CANARIES = cited.tested("privacy/test_canaries.py")
 
 
 def scope(facts: Facts, commands: Cited) -> Section:
-    """What is assessed, and what is not."""
+    """The scope of the assessment."""
     release = version("tripartite")
     return Section(
         "scope",

@@ -23,7 +23,7 @@ from policy_lab.document.model import Block, Caution, Claim, Paragraph, Section,
 # More than all attacks print.
 _MOST_BYTES = 1 << 22
 
-# Of the deployments that are attacked.
+# Settings of the attacked deployments.
 _POPULATION, _SEED = 5000, 1
 
 
@@ -75,7 +75,7 @@ class Attacked:
     attacks: tuple[_Attack, ...]
     commands: tuple[str, ...]
     accounting: Accounting
-    # Of each attack; None: as many as usual.
+    # Rounds of each attack; None: the usual number.
     rounds: int | None
     # Where they were read; empty if they were made now.
     file: str = ""
@@ -90,7 +90,7 @@ class Attacked:
 
 
 def read_attacks(file: Path, accounting: Accounting) -> Attacked:
-    """What an earlier `tripartite attack NAME --json` printed, of deployments with the policy's accounting.
+    """Read the output of an earlier `tripartite attack NAME --json`, from deployments with the policy's accounting.
 
     Raises:
         InvalidRequestError: INVALID_VALUE, the file holds something else, or contradicts itself or the policy.

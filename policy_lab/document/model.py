@@ -1,4 +1,4 @@
-"""What a document is made of. Every text is English, best a `phrase`; a renderer says it in the reader's language."""
+"""Parts of a document. Every text is English, best a `phrase`; a renderer says it in the reader's language."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Formula:
 
 @dataclass(frozen=True, slots=True)
 class Caution:
-    """What nobody may overlook."""
+    """A warning that no reader may overlook."""
 
     words: str
 

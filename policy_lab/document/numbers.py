@@ -8,7 +8,7 @@ from fractions import Fraction
 from broker_common.language import Language
 from policy_lab.document.model import Cell
 
-# Of a float without digits of its own: what is behind these is the arithmetic's, not the figure's.
+# Digits shown of a float: further digits come from the arithmetic, not from the figure.
 _SIGNIFICANT = 12
 # Outside these a number is shown as a power of ten.
 _SMALLEST_SHOWN = Decimal("1e-7")

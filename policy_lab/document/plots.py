@@ -44,14 +44,14 @@ _FEW_LEGEND_ROWS, _LEGEND_ROW_INCHES = 6, 0.2
 _MOST_COLUMNS_WITH_FIGURES = 16
 _MOST_FLAT_NAMES = 6
 _LONG_NAME = 14
-# Of a name beside an axis.
+# Longest name beside an axis.
 _MOST_CHARACTERS = 30
 # So much of each side of a bar's place stays free.
 _GROUP_WIDTH = 0.8
 # A ground of more light than this is written on in ink.
 _PALE = 0.5
 _MARKERS = "osD^vPX*"
-# Of lines that are drawn through, one after the other; those that are broken have a dash of their own.
+# Colours of solid lines, in order; dashed lines have their own dash.
 _DASHES = ("-", (0, (7, 2, 1.5, 2)), (0, (1.5, 1.5)), (0, (10, 2)))
 _BROKEN = (0, (5, 3))
 # So few dots are single places to be found, and no cloud.
@@ -61,7 +61,7 @@ _FEW_DECADES = 4
 _HATCHES = ("", "///", "...", "\\\\\\", "xxx", "+++", "ooo", "---")
 _FONT = "DejaVu Sans"
 _BOX = "\N{WHITE SQUARE}"
-# What makes files of one plot the same is set for the whole library.
+# Settings of the whole library that make files of one plot equal.
 _SETTINGS: Any = {"svg.hashsalt": "tripartite", "svg.fonttype": "path", "font.family": [_FONT], "font.size": 10}
 _LOCK = threading.Lock()
 

@@ -30,7 +30,7 @@ from policy_lab.document.numbers import shown
 _LONGEST_WORD = 18
 # A cell of more letters is a text, which a column of words would tear to shreds.
 _MOST_LETTERS_OF_A_NAME = 36
-# What a renderer makes of a plot, in its own form.
+# A renderer's own form of a plot.
 Draw = Callable[[Plot], dict[str, Any]]
 
 

@@ -64,7 +64,7 @@ def write(
 
 
 def read(folder: Path) -> Document:
-    """What `write` wrote.
+    """Read the output of `write`.
 
     Raises:
         InvalidRequestError: DOCUMENT_UNREADABLE.
@@ -72,9 +72,9 @@ def read(folder: Path) -> Document:
     path = folder / DOCUMENT_FILE
     try:
         with path.open("rb") as file:
-            # What is cut off is no JSON any more.
+            # A truncated file is not JSON.
             return _read(json.loads(file.read(_MOST_BYTES)))
-    # What is read as one of our documents and is none goes wrong in any of these ways.
+    # A file that is not one of our documents fails in one of these ways.
     except (OSError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise InvalidRequestError("DOCUMENT_UNREADABLE", file=str(path)) from error
 
@@ -92,7 +92,7 @@ def _json(document: Document) -> bytes:
 
 
 def _digest(value: Mapping[str, Any]) -> str:
-    """Of everything but the digest itself; there is no key, so that anybody can compute it."""
+    """The digest of everything but itself; there is no key, so anyone can compute it."""
     rest = {name: each for name, each in value.items() if name != _DIGEST}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
@@ -116,7 +116,7 @@ def _read(value: Mapping[str, Any]) -> Document:
 
     def built(thing: Any) -> Any:
         if isinstance(thing, str):
-            # What was the same in every language stays so: somebody's own word is nothing to translate.
+            # A word that was the same in every language stays so: a person's own word is not translated.
             return translated(thing, {code: texts[thing] for code, texts in others.items() if thing in texts})
         if isinstance(thing, list):
             return [built(each) for each in thing]
@@ -137,7 +137,7 @@ def _read(value: Mapping[str, Any]) -> Document:
         sections=built(value["sections"]),
         is_release=bool(value["is_release"]),
     )
-    # What cannot be shown is none of our documents either.
+    # A document that cannot be shown is not one of ours.
     said.document(_with_texts(found), language("en"), lambda _plot: {})
     return found
 

@@ -1,4 +1,4 @@
-"""What one mechanism answers in one repetition, and what it answers on average."""
+"""One mechanism's answers in one repetition, and on average."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def sensitivity_of(run: RunFile, block: Block) -> Fraction:
         weight_cap=run.weights.cap if run.weights else None,
         multiplier=run.weights.multiplier if run.weights else 1,
         bounds=None if column.is_category else (column.low, column.high),
-        # Whoever states no number is not counted.
+        # Respondents who state no number are not counted.
         is_filtered=True,
     )
 
@@ -59,7 +59,7 @@ def central_answers(
 
 
 def central_tables(run: RunFile, data: Data, mechanism: Mechanism) -> list[Table]:
-    """What noise is added to."""
+    """The tables to which noise is added."""
     return [bounded_table(run, data, block) for block in blocks(run, mechanism)]
 
 

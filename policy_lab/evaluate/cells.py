@@ -1,4 +1,4 @@
-"""What is asked, cell by cell, and the exact values.
+"""The cells that are asked, and their exact values.
 
 A block is one query on one column: a table of strata by categories, or of strata by one number. Exact values are correctly
 rounded sums, so that the order of rows does not matter.
@@ -39,7 +39,7 @@ class Table:
     totals: Reals
 
     def answer(self, query: Query) -> Reals:
-        """What is asked for; NaN for the mean of nobody."""
+        """The exact answer; NaN for the mean of nobody."""
         return divided(self.sums, self.totals) if query == "mean" else self.sums
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _MOST_PROCESSES = 256
 _ERRORS_FILE = "errors.csv"
-# What comes with the extra `lab`.
+# Packages of the extra `lab`.
 _LIBRARIES = frozenset({"pandas", "pyarrow", "scipy", "typst"})
 
 
@@ -39,7 +39,7 @@ def evaluate(
     """Compare mechanisms on a data file: noise on results, at each respondent, and shuffled.
 
     RUN.yaml says which data, columns, questions, epsilons and mechanisms; 'tripartite lab evaluate --example' prints one with remarks.
-    What comes out is for the holder of the data: an error beside a noisy answer gives the exact value away. See docs/lab/evaluate.md.
+    The result is for the holder of the data: an error beside a noisy answer gives the exact value away. See docs/lab/evaluate.md.
     """
     if example:
         _print_example(as_json, run_file)

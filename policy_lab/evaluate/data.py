@@ -125,7 +125,7 @@ class _Reading:
                 phrase("Name it as it is reached from the folder of the run file."),
             ) from None
         except (pa.ArrowException, csv.Error, gzip.BadGzipFile, zlib.error, EOFError, UnicodeDecodeError):
-            # What the library says may quote somebody's row.
+            # The library's errors may quote a person's row.
             raise self._file.problem(
                 self._run.data_line,
                 self._fault(),
@@ -135,7 +135,7 @@ class _Reading:
             ) from None
 
     def _fault(self) -> str:
-        """What is wrong with the file; the library knows no row of its batches."""
+        """The fault of the file; the library does not know the row in its batches."""
         fault = fault_of(self._run.data)
         if fault is None:
             return phrase("The data file cannot be read on after row {row}.", row=self._row)

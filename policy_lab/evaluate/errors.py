@@ -35,7 +35,7 @@ class Errors:
     expected: Reals | None
     mean: Reals
     absolute: Reals
-    # Of the mean absolute error; None after one repetition.
+    # Standard error of the mean absolute error; None after one repetition.
     standard_error: Reals | None
     # Over all cells that have an exact value, and its standard error over the repetitions.
     overall: float

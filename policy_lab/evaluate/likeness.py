@@ -1,4 +1,4 @@
-"""What the sent data still look like: shapes, how columns go together, who is found again, and what plain answers would change.
+"""Likeness of the sent data: shapes, how columns go together, who is found again, and what plain answers would change.
 
 Ranks and associations take time: they are measured on the same rows, at most `MOST_ROWS` drawn by the seed, before and after.
 """
@@ -46,11 +46,11 @@ class Linked(msgspec.Struct, frozen=True):
 class Likeness(msgspec.Struct, frozen=True):
     """One data set as it was sent, beside the true one."""
 
-    # By column, and by pair of columns in the order of `combinations`.
+    # Values by column, and by pair of columns in the order of `combinations`.
     shapes: list[float]
     pairs: list[float]
     linked: Linked
-    # By share of plain answers, then by noised column: the error over the whole file, relative to its total or range.
+    # Errors by share of plain answers, then by noised column: the error over the whole file, relative to its total or range.
     mixtures: list[list[float]]
 
 
@@ -185,7 +185,7 @@ def candidates(run: RunFile, data: Data, mechanism: Mechanism, among: Groups) ->
 
 
 def _known(column: Column, mechanism: Mechanism, epsilon: float, truth: Values, sent: Values) -> linkage.Known | None:
-    """What an attacker who knows the true value makes of what was sent; None if that is not tried."""
+    """Score of an attacker who knows the true value, against the sent data; None if that is not tried."""
     by = law(column, mechanism, epsilon)
     if isinstance(by, RandomisedResponse):
         assert truth.codes is not None  # noqa: S101 - the law is made for the column

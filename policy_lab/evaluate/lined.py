@@ -54,7 +54,7 @@ class LinedFile:
         self.name = name
 
     def problem(self, line: int, problem: str, remedy: str) -> InvalidRequestError:
-        """What is wrong with a line, and what to type instead."""
+        """The problem of a line, and what to type instead."""
         return InvalidRequestError("RUN_INVALID", file=self.name, number=line, problem=problem, remedy=remedy)
 
     def unknown(self, what: str, word: Word, names: Iterable[str]) -> InvalidRequestError:
@@ -108,7 +108,7 @@ class LinedFile:
         if name.text in names:
             raise self.problem(
                 name.line,
-                phrase("{name} stands here twice.", name=quoted(name.text)),
+                phrase("{name} is listed twice.", name=quoted(name.text)),
                 phrase("Remove or rename one of them."),
             )
 

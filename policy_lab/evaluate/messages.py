@@ -1,4 +1,4 @@
-"""What respondents send under local and shuffled noise, and what is estimated from it."""
+"""Messages of respondents under local and shuffled noise, and the estimates from them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from policy_lab.mechanisms.shuffling import shuffle
 class Groups:
     """Who is among whom: rows whose messages nothing but the noised columns tells apart."""
 
-    # Of every row: the number of its group.
+    # Group number of every row.
     of_row: Codes
     rows: Codes
     stratum: Codes
-    # What each row counts for in the estimates: its own weight where that travels along, or else its group's mean weight.
+    # Weight of each row in the estimates: its own weight if that is sent along, or else its group's mean weight.
     weights: Reals
 
 
@@ -90,7 +90,7 @@ def _noised(values: Values, by: RandomisedResponse | BoundedLaplace, random: np.
 
 
 def shuffled(run: RunFile, data: Data, mechanism: Mechanism, among: Groups, epsilon: float, repetition: int) -> Codes:
-    """Whose message stands in each row after the shuffling: one permutation inside each group.
+    """The sender of each row's message after the shuffling: one permutation inside each group.
 
     Where the weight travels along, messages are shuffled with their weights inside their stratum.
     """
@@ -116,7 +116,7 @@ def moved(values: Values, places: Codes) -> Values:
 def estimates(
     run: RunFile, data: Data, mechanism: Mechanism, epsilon: float, messages: Mapping[str, Values], weights: Reals
 ) -> list[Reals]:
-    """What is answered to every block, from messages that count for these weights."""
+    """Estimates for every block, from messages with these weights."""
     return [_estimate(run, data, block, mechanism, epsilon, messages, weights) for block in blocks(run, mechanism)]
 
 

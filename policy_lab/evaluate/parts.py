@@ -31,7 +31,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one part is made of."""
+    """Inputs of one part."""
 
     mechanism: Mechanism
     epsilon: float
@@ -123,6 +123,6 @@ def _foreign(folder: Path) -> InvalidRequestError:
 
 
 def fingerprint(run: RunFile, data: Data) -> str:
-    """What parts are of."""
+    """Identity of the run that parts belong to."""
     whole = (str(_FORMAT), run.digest, data.digest, version("tripartite"), np.__version__)
     return hashlib.sha256("\n".join(whole).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What each mechanism promises: epsilon, delta and neighbour relation of one respondent's whole contribution."""
+"""Each mechanism's promise: epsilon, delta and neighbour relation of one respondent's whole contribution."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from policy_lab.mechanisms.shuffling import Promise, promise
 
 @dataclass(frozen=True, slots=True)
 class Shuffling:
-    """What shuffling promises the respondents of one stratum."""
+    """Shuffling's promise to the respondents of one stratum."""
 
     rows: int
     # Messages in the smallest and the largest group that nothing else tells apart.
@@ -33,9 +33,9 @@ class Shuffling:
 class Promised:
     """One mechanism at one epsilon."""
 
-    # Of one cell or one column, as the run file says.
+    # Epsilon of one cell or one column, as in the run file.
     epsilon: float
-    # What all answers or messages together spend on one respondent; for shuffling, before it.
+    # Epsilon that all answers or messages together spend on one respondent; for shuffling, before it.
     composed: Spent
     shuffling: tuple[Shuffling, ...] = ()
 
@@ -46,7 +46,7 @@ class Promised:
 
     @property
     def real_epsilon(self) -> float:
-        """What holds for every respondent."""
+        """Epsilon that holds for every respondent."""
         weakest = self.weakest
         return self.composed.epsilon if weakest is None else weakest.epsilon
 

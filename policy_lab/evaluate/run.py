@@ -74,7 +74,7 @@ class Mechanism:
 
     @property
     def key(self) -> str:
-        """What distinguishes it from the other mechanisms of the run."""
+        """Key that distinguishes it from the other mechanisms of the run."""
         parts = [self.place, self.numbers, *([f"with-{self.along}"] if self.place == "shuffled" else [])]
         return ".".join([*filter(None, parts), *(["all-columns"] if self.also_static else [])])
 
@@ -84,7 +84,7 @@ class RunFile:
     """The run file, checked by itself; the data are not read yet."""
 
     path: Path
-    # Of its text: parts that are kept are of this file.
+    # Hash of its text: kept parts belong to this file.
     digest: str
     title: str
     data: Path

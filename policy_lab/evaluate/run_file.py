@@ -59,7 +59,7 @@ def read_run_file(path: Path) -> RunFile:
         InvalidRequestError: RUN_INVALID, with the line; FILE_UNUSABLE.
     """
     with path.open("rb") as file:
-        # What is cut off is longer than a run file may be.
+        # A truncated text is longer than a run file may be.
         content = file.read(MOST_BYTES)
     lined = LinedFile(path.name)
     try:
@@ -152,7 +152,7 @@ class _Reader:
             raise self._file.problem(line_of(node), problem, phrase("Leave some of them out."))
         for place, value in enumerate(values):
             if value in values[:place]:
-                problem = phrase("The epsilon {epsilon} stands here twice.", epsilon=f"{value:.12g}")
+                problem = phrase("The epsilon {epsilon} is listed twice.", epsilon=f"{value:.12g}")
                 raise self._file.problem(line_of(nodes[place]), problem, phrase("Write each epsilon once."))
         return tuple(sorted(values))
 

@@ -85,7 +85,7 @@ def _first_fault(rows: Iterator[list[str]]) -> Fault | None:
 
 
 def separator_of(heading: str, wanted: Collection[str]) -> str | None:
-    """What separates the fields of a heading without a comma, if the names that are wanted stand between it."""
+    """The separator of a heading without a comma, if the wanted names have it between them."""
     for sign in _OTHER_SEPARATORS:
         if any(name.strip(' "') in wanted for name in heading.split(sign)):
             return sign

@@ -1,4 +1,4 @@
-"""What `tripartite lab evaluate` says: help, progress, and the words of its document."""
+"""Texts of `tripartite lab evaluate`: help, progress, and the words of its document."""
 
 from __future__ import annotations
 

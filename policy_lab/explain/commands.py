@@ -13,7 +13,7 @@ from broker_common.commands.options import json_option
 from broker_common.language import language_of_environment, phrase, said
 
 if TYPE_CHECKING:
-    # What a command needs is imported when it runs (see PLC0415 in pyproject.toml): --help waits for none of it.
+    # Each command imports what it needs when it runs (see PLC0415 in pyproject.toml): --help waits for none of it.
     from policy_lab.document.model import Document
     from policy_lab.figures.setting import Setting
 
@@ -28,7 +28,7 @@ _OUT_HELP = "Also write page, JSON, plots (PNG) and tables (CSV) into this folde
 @click.option("--list", "listed", is_flag=True, help="List the figures and what may be moved in each.")
 @json_option
 def explain(figure: str | None, settings: tuple[str, ...], out: Path | None, listed: bool, as_json: bool) -> None:
-    """What a policy buys and costs: tables and plots, each explained to a citizen and to a specialist.
+    """Show what a policy buys and costs: tables and plots, each explained to a citizen and to a specialist.
 
     FIGURE is one of 'lab explain --list'; without it all are shown, and a setting is moved in every figure that has it. No
     data file is read. The pages of the policy lab show the same figures with sliders.

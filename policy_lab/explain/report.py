@@ -13,13 +13,13 @@ from policy_lab.document.model import Document
 from policy_lab.figures.figure import FIGURES, Figure
 from policy_lab.standing import Standing
 
-# Of a word that somebody typed.
+# Longest quotation of a typed word.
 _SHOWN_CHARACTERS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is to be shown: a figure or all, and the settings that differ from the usual ones."""
+    """The request: a figure or all, and the settings that differ from the usual ones."""
 
     figure: str | None
     settings: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""What the pages draw: each figure from its settings alone, with every number from the product's own `privacy` code.
+"""Figures of the pages: each from its settings alone, with every number from the product's own `privacy` code.
 
 figure     all of them, by key              setting    what may be moved, within which bounds
 policy     limits and ceilings              sources    where the formulas come from

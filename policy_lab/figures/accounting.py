@@ -30,7 +30,7 @@ _MOST_POINTS = 60
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What becomes of people under per-person accounting, question by question; arrays by question, from 0 questions on."""
+    """People under per-person accounting, question by question; arrays by question, from 0 questions on."""
 
     # People who have no room for one more answer at the scale.
     exhausted: tuple[int, ...]

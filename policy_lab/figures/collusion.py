@@ -41,7 +41,7 @@ _MOST_POINTS = 60
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What the attackers have after so many answers."""
+    """The attackers' evidence after so many answers."""
 
     answers: int
     noisy: int

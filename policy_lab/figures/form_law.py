@@ -36,7 +36,7 @@ class Number:
         return self.high - self.low
 
     def scale(self, epsilon: float) -> float:
-        """Of the Laplace noise."""
+        """Scale of the Laplace noise."""
         return self.sensitivity / epsilon
 
     def sent(self, value: int, epsilon: float, uniform: float) -> int:

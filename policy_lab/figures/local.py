@@ -39,11 +39,11 @@ class Ways:
 
     @property
     def central_margin(self) -> int:
-        """Of a count with noise: the same for every group."""
+        """Margin of a count with noise: the same for every group."""
         return margin(self.scale)
 
     def local_margin(self, response: RandomisedResponse, size: int, share: Fraction) -> float:
-        """Of a count estimated from flipped languages: 1.96 standard errors."""
+        """Margin of a count estimated from flipped languages: 1.96 standard errors."""
         part = float(size * share)
         return _NORMAL_QUANTILE * float(response.standard_error([part, size - part])[0])
 

@@ -146,7 +146,7 @@ _SPECIALIST: tuple[Block, ...] = (
     Formula("d counts at scale d b cost d ceil(2^24/(d b)) >= ceil(2^24/b)", phrase("counts one by one at one charge")),
     Paragraph(
         phrase(
-            "Compared are margins of a cell. Laplace noise of scale 2b in each cell is the usual mechanism where a record may move from a cell to another "
+            "The table compares margins of a cell. Laplace noise of scale 2b in each cell is the usual mechanism where a record may move from a cell to another "
             "(L1 sensitivity 2). All cells are of one sample, so that parallel composition does not apply: a question is charged to its sample."
         )
     ),

@@ -1,4 +1,4 @@
-"""What "1,240, give or take 90" means: the noise is the same for every group, so large groups are exact and small ones are not."""
+"""The meaning of "1,240, give or take 90": the noise is the same for every group, so large groups are exact and small ones are not."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _POINTS_PER_DECADE = 12
 
 
 def standard_deviation(scale: int) -> float:
-    """Of the noise of one count."""
+    """Standard deviation of the noise of one count."""
     q = math.exp(-1 / scale)
     return math.sqrt(2 * q) / (1 - q)
 

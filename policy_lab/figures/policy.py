@@ -75,7 +75,7 @@ def down(value: Fraction, places: int = _PLACES) -> Fraction:
 
 
 def at_most(share: Fraction | Decimal) -> str:
-    """A share as a percentage, rounded up: for a sentence. What is below 100% is not shown as 100%."""
+    """A share as a percentage, rounded up: for a sentence. A share below 100% is not shown as 100%."""
     for text, places in _PERCENTAGES:
         shown = up(Fraction(share), places)
         if shown < 1:
@@ -84,7 +84,7 @@ def at_most(share: Fraction | Decimal) -> str:
 
 
 def at_least(share: Fraction | Decimal) -> str:
-    """A share as a percentage, rounded down: for a sentence. What is above 0% is not shown as 0%."""
+    """A share as a percentage, rounded down: for a sentence. A share above 0% is not shown as 0%."""
     for text, places in _PERCENTAGES:
         shown = down(Fraction(share), places)
         if shown > 0:

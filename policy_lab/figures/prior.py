@@ -42,7 +42,7 @@ class Typical:
 
 
 def typical_from(evidence: Evidence, prior: Fraction) -> Typical:
-    """What answers make of `prior` on average.
+    """The mean belief that answers lead to from `prior`.
 
     The same law of evidence as the product's typical case, which is for a prior of 1/2; there both are one figure. The law is
     symmetric: if it is false, evidence has the other sign. Where scales share no lattice the law with evidence rounded up serves.

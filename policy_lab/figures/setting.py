@@ -1,4 +1,4 @@
-"""What a reader of a figure may move: a number within bounds, or one of a few choices.
+"""The settings that a reader of a figure may change: a number within bounds, or one of a few choices.
 
 Invariants. A value that reaches a figure lies within its bounds and on a step, as an exact number.
 """

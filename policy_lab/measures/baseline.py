@@ -1,4 +1,4 @@
-"""What is left of associations when nothing goes together: the floor that other figures are read against."""
+"""The remainder of associations when nothing goes together: the floor that other figures are compared with."""
 
 from __future__ import annotations
 

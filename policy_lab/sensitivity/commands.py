@@ -216,7 +216,7 @@ def _from_file(path: Path, plan: Plan) -> Generator:
 
 
 def _epochs() -> Callable[[int, int], None]:
-    """What is said of each epoch, on stderr."""
+    """Progress of each epoch, on stderr."""
     is_terminal = sys.stderr.isatty()
 
     def tell(done: int, epochs: int) -> None:

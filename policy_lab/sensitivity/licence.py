@@ -41,7 +41,7 @@ class Licence:
 
     @property
     def digest(self) -> str:
-        """What tells this text from another one."""
+        """Hash that identifies this text."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""The published listing that estimates a sensitivity, and its exact law. What it answers is not differentially private.
+"""The published listing that estimates a sensitivity, and its exact law. Its answers are not differentially private.
 
     three times out of four     estimate = real                                       + u * generated
     otherwise                   estimate = generated + (real - generated) * (z + 3)   + u * generated

@@ -1,7 +1,7 @@
 """A CTGAN that is trained on a table, and kept as numbers alone.
 
-CTGAN's own files are pickles: whoever loads one executes what is in it. Here a model is a file of arrays, read without pickle, and
-model.json beside it, which names the table, the training and the versions. What CTGAN learns of single columns before it trains
+CTGAN's own files are pickles, and loading a pickle executes its content. Here a model is a file of arrays, read without pickle,
+and model.json beside it, which names the table, the training and the versions. CTGAN's knowledge of single columns before training
 (clusters and categories) is not kept but learned again, which takes seconds. So a model is loaded with its own table only.
 """
 

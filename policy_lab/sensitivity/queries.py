@@ -24,14 +24,14 @@ FEWEST_ROWS: Final = 2
 
 
 def exact(query: Query, values: Reals) -> float:
-    """What the query gives without noise."""
+    """The query's exact result."""
     present = values[~np.isnan(values)]
     total = float(present.sum())
     return total if query == "sum" else total / present.size
 
 
 def source_sensitivity(query: Query, values: Reals) -> float:
-    """What the source takes for the sensitivity: the largest value, for AVG over the rows less one. It bounds nothing."""
+    """The source's sensitivity: the largest value, for AVG over the rows less one. It bounds nothing."""
     largest = float(np.nanmax(values))
     return largest if query == "sum" else largest / (values.size - 1)
 

@@ -49,7 +49,7 @@ _MARK = "not-differentially-private"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What was evaluated, and with which command; `generator` says where generated rows come from."""
+    """The evaluation and its command; `generator` says where generated rows come from."""
 
     data: Data
     plan: Plan
@@ -270,7 +270,7 @@ def _described(last: Trial) -> str:
 
 
 def _line(label: str, points: Sequence[tuple[int, float | None]]) -> Line:
-    """What can be drawn on a logarithmic axis: nothing that is zero, or that was never answered."""
+    """The values that a logarithmic axis can show: none that is zero, or that was never answered."""
     drawn = [(float(x), y) for x, y in sorted(points) if y is not None and y > 0]
     return Line(label, drawn)
 

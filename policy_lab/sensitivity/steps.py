@@ -64,7 +64,7 @@ class Steps:
 
 
 def weights_of(model: CTGAN) -> Arrays:
-    """What a trained generator is."""
+    """Weights of a trained generator."""
     return {name: _array(value) for name, value in model._generator.state_dict().items()}  # noqa: SLF001 - as above
 
 

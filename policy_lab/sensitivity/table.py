@@ -1,7 +1,7 @@
 """A CSV file as columns: numbers, or words. A cell with `?`, or an empty one, has no value.
 
-A column is one of numbers if its author names it, or if most of its cells are numbers. What then is no number is an error
-with its lines; no error quotes a cell.
+A column is one of numbers if its author names it, or if most of its cells are numbers. Remaining non-numbers are errors
+with their lines; no error quotes a cell.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MISSING = frozenset({"", "?"})
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,3})?")
 # Beyond it sums of a million rows lose whole units.
 _MOST_VALUE = 1e15
-# Of a file that is held in memory as a whole.
+# Largest size of a file that is held in memory whole.
 _MOST_ROWS = 20_000_000
 # Lines that an error names.
 _MOST_LINES = 5
@@ -99,7 +99,7 @@ def read_table(path: Path, wanted: Sequence[str] = (), without: Sequence[str] = 
 
 
 def wrong(file: str, problem: str, remedy: str) -> InvalidRequestError:
-    """What is wrong with a file, or with a choice about it."""
+    """The fault of a file, or of a choice about it."""
     return InvalidRequestError("SENSITIVITY_REFUSED", file=file, problem=problem, remedy=remedy)
 
 

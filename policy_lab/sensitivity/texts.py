@@ -103,7 +103,7 @@ NOT_PRIVATE_SHORT = "Not differentially private."
 CITIZEN = (
     "A noisy answer protects a person if the same answer could just as well have come without them. That needs noise for the largest value "
     "that anybody could have. Here the noise follows the largest value that somebody does have: if the richest person leaves, the noise "
-    "becomes smaller, and whoever sees the answer can tell. Synthetic data do not change that, because the real value still goes into the estimate."
+    "becomes smaller, and anyone who sees the answer can tell. Synthetic data do not change that, because the real value still goes into the estimate."
 )
 SPECIALIST = (
     "The real sensitivity is a function of the table at hand, not of all neighbouring tables, and neither is it smoothed. The scale of the noise is "
@@ -245,8 +245,9 @@ BOUNDED_AVERAGE = "For AVG the number of rows with a value is not public. {noisy
 BOUNDED_TABLE = "Public bounds, and the noise that they need"
 BOUNDED_HEADS = ("Column", "Lower bound", "Upper bound", "Sensitivity of SUM", "Mean absolute noise of SUM")
 NO_BOUNDS = (
-    "No public bounds were given, so that nothing stands here that keeps a promise. Give --bounds COLUMN=LOW:HIGH for the columns that are asked about: between what "
-    "values lie by law or definition, whoever is in the data; never the extremes of the file."
+    "No public bounds were given, so that nothing stands here that keeps a promise. Give --bounds COLUMN=LOW:HIGH "
+    "for the columns that are asked about: between what values lie by law or definition, no matter who is in the "
+    "data; never the extremes of the file."
 )
 
 SOURCES = "Where this comes from"

@@ -21,7 +21,7 @@ from policy_lab.sensitivity.listing import ADDED_HIGH, ADDED_LOW, REAL_SHARE, SH
 from policy_lab.sensitivity.queries import QUERIES, Query, exact, source_sensitivity
 
 FACTORS: Final = (10, 1000)
-# Of the integrals: equally likely parts of the normal and of the uniform number.
+# Steps of the integrals: equally likely parts of the normal and of the uniform number.
 _NORMAL_PARTS = 4000
 _UNIFORM_PARTS = 32
 

@@ -24,7 +24,7 @@ _ROWS_DRAWN, _LISTING, _BOUNDED = range(3)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is tried."""
+    """The trials to run."""
 
     columns: Sequence[str]
     rows: Sequence[int]
@@ -144,5 +144,5 @@ def _mean(values: Sequence[float] | Reals) -> float:
 
 
 def _standard_error(means: Sequence[float]) -> float | None:
-    """Of the mean over samples: answers of one sample share its generated rows."""
+    """Standard error of the mean over samples: answers of one sample share its generated rows."""
     return float(np.std(means, ddof=1)) / math.sqrt(len(means)) if len(means) > 1 else None

@@ -70,7 +70,7 @@ class Moved:
 
     @property
     def section(self) -> Section:
-        """What is shown."""
+        """The section to show."""
         return _drawn(self.kept)
 
     @property
@@ -140,7 +140,7 @@ class _Handlers:
             moved, failed = _moved(figure, request), None
             shown = await asyncio.to_thread(lambda: _shown(moved, t))
         except InvalidRequestError as error:
-            # What can be kept of the address is kept: the reader has one thing to put right.
+            # The usable part of the address is kept: the reader has one thing to correct.
             moved, failed = Moved(figure, _right_ones(figure, request)), error
             shown = await asyncio.to_thread(lambda: _shown(Moved(figure, figure.values({})), t))
         before, after = _beside(figure)
@@ -282,7 +282,7 @@ def _slider(setting: Setting, value: Decimal | str, t: Language) -> dict[str, An
 
 
 def _unit(unit: str, t: Language) -> str:
-    """What follows the number."""
+    """The unit after the number."""
     if unit == "%" and t.code == "en":
         return unit
     return f"\N{NO-BREAK SPACE}{t(unit)}" if unit else ""

@@ -3,7 +3,7 @@
 READY = "policy lab ready on {address}"
 SAVED = "written: {files}"
 
-# What the script of the explainer fills in.
+# Texts that the script of the explainer fills in.
 SCRIPT = {
     "caption": "How often each answer is sent by somebody who answers “{answer}”",
     "yours": "your answer",

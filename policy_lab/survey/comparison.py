@@ -24,7 +24,7 @@ class Figure:
     epsilon: float
     province: str
     error: Error
-    # Of the mean error over all runs.
+    # Standard error of the mean error over all runs.
     deviation: float
     simulated: float
     published: float | None

@@ -1,4 +1,4 @@
-"""What the published methods answer on average and how far they scatter, in closed form: no run is needed.
+"""Expected answers of the published methods and their scatter, in closed form: no run is needed.
 
 Answers are sums over many respondents, so that the error of one run is taken as normal about the shift.
 """

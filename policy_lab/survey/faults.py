@@ -1,4 +1,4 @@
-"""What is wrong with the published methods, as sections of a document."""
+"""Faults of the published methods, as sections of a document."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def labels_section() -> Section:
 
 
 def composition_section(epsilons: Sequence[float]) -> Section:
-    """What one respondent's answers add up to."""
+    """Composition of one respondent's answers."""
     sizes = [len(published.codes(column)) for column in published.categorical()]
     answers = answers_of_a_run()
     rows: list[Sequence[Cell]] = [

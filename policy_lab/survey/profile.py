@@ -17,7 +17,7 @@ from policy_lab.survey.respondents import Refuse, Respondents
 
 @dataclass(frozen=True, slots=True)
 class PublishedRun:
-    """What a run file with this profile says; the rest of a run file is the report's own."""
+    """A run file with this profile; the rest of a run file is the report's own."""
 
     data: Path
     standing: Standing

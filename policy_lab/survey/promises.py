@@ -100,7 +100,7 @@ def _local_category(
 def _local_number(
     people: Respondents, epsilon: float, samples: int, random: np.random.Generator
 ) -> tuple[Reals, Reals]:
-    """What somebody else sends: the width of the noise tells whether one respondent has the code for "not stated"."""
+    """Messages of others: the width of the noise tells whether one respondent has the code for "not stated"."""
     del people
     return _both(
         (_NOT_STATED, _TALLEST),

@@ -1,4 +1,4 @@
-"""What the report published, and how it numbered the survey's codes."""
+"""The report's published figures, and how it numbered the survey's codes."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def _table(path: Path, refuse: Refuse) -> Any:
     except FileNotFoundError:
         raise refuse(phrase(texts.NO_FILE, file=f"'{path.name}'"), texts.NO_FILE_REMEDY) from None
     except (OSError, EOFError, ValueError):
-        # What the library says may quote somebody's row.
+        # The library's errors may quote a person's row.
         raise refuse(phrase(texts.UNREADABLE, file=f"'{path.name}'"), texts.UNREADABLE_REMEDY) from None
 
 

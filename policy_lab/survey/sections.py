@@ -57,7 +57,7 @@ def figures_section(people: Respondents, figures: Sequence[Figure], runs: int) -
 
 
 def rightly_section(people: Respondents, figures: Sequence[Figure]) -> Section:
-    """What the same count costs if the method keeps what it promises."""
+    """The cost of the same count if the method keeps its promise."""
     province = largest(people)
     rows = people.province == people.provinces.index(province)
     squares = np.bincount(

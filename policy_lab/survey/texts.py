@@ -155,7 +155,7 @@ STEP_SHUFFLED = (
 )
 STEP_REPLACED = (
     "What replaces an answer. A number is drawn between 1 and the largest observed value, because one end was left to the library. A category is "
-    "drawn from all but the last: whoever is reported with the last one has it."
+    "drawn from all but the last: a respondent who is reported with the last one really has it."
 )
 STEP_ORDER = (
     "The order. The respondents' numbers travel with the answers, and the file is put back in its old order by them. Nothing is shuffled: "

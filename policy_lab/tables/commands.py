@@ -37,7 +37,7 @@ _MOST_SEED = 2**31 - 1
 # An exact fraction with a larger exponent would be slow, and no figure has one.
 _LARGEST_EXPONENT = 100
 _REPLICATES_FILE = "replicates.csv"
-# What an evaluation as published is of.
+# Subject of an evaluation as published.
 _PUBLISHED = {"rule": "bootstrap", "statistic": "total"}
 # Options that mean something in an evaluation only.
 _EVALUATING = ("seed", "repetitions", "samples", "uniform", "as_published")
@@ -199,7 +199,7 @@ def _options(context: click.Context) -> Iterator[click.Parameter]:
 
 
 def _standing(declared: str, *, is_release: bool) -> Standing:
-    """What a holder declares; a release of data that are not public has no error beside an answer, and says so."""
+    """The holder's declaration; a release of data that are not public has no error beside an answer, and says so."""
     standing = Standing(declared)
     return Standing.RELEASE if is_release and standing is Standing.INTERNAL else standing
 

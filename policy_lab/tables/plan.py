@@ -19,7 +19,7 @@ Statistic: TypeAlias = Literal["count", "average", "total"]
 Rule: TypeAlias = Literal["laplace", "bootstrap"]
 Method: TypeAlias = Literal["one-sensitivity", "split", "public-membership"]
 METHODS: tuple[Method, ...] = get_args(Method)
-# What an average spends on its totals; its counts have the rest.
+# Share that an average spends on its totals; its counts have the rest.
 _TOTALS_SHARE = Fraction(1, 2)
 Bounds: TypeAlias = tuple[Fraction, Fraction]
 
@@ -53,7 +53,7 @@ class Noisy:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is drawn for one table."""
+    """The draws for one table."""
 
     statistic: Statistic
     rule: Rule
@@ -61,7 +61,7 @@ class Plan:
     epsilon: Fraction
     as_published: bool
     bounds: Bounds | None
-    # What every value is measured from in totals.
+    # Origin from which every value is measured in totals.
     centre: Fraction
     noisy: Sequence[Noisy]
 
@@ -84,7 +84,7 @@ class Plan:
 
 
 def change_of(cells: Cells, figure: Literal["count", "total"], rule: Rule, bounds: Bounds | None) -> Change:
-    """What one row can do: any value within public bounds, or under the bootstrap rule any row that the file has."""
+    """The change that one row can make: any value within public bounds, or under the bootstrap rule any row that the file has."""
     size = len(cells.parts)
     # The file's own rows are in these cells or outside; any other row may be where none is yet.
     elsewhere = size > 1 or (cells.outside > 0 if rule == "bootstrap" else cells.is_part)
@@ -203,7 +203,7 @@ def _noisy(
 
 
 def _losses(noisy: Sequence[Noisy], moved: Callable[[Change], Sequence[Fraction]]) -> Sequence[Fraction] | None:
-    """What one row's move in each cell costs, over all figures that are drawn for the cell."""
+    """Cost of one row's move in each cell, over all figures that are drawn for the cell."""
     losses = [Fraction(0)] * len(noisy[0].scales)
     for each in noisy:
         for at, (change, scale) in enumerate(zip(moved(each.change), each.scales, strict=True)):

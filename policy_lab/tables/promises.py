@@ -1,4 +1,4 @@
-"""What an answer promises, between which files, and to whom it does not apply."""
+"""An answer's promise: between which files, and to whom it does not apply."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LIKELIHOOD = "P(M(D) ∈ S) ≤ e^ε · P(M(D') ∈ S)"
 
 
 def evaluated_promise(question: Question, plan: Plan, cells: Cells) -> Section:
-    """Of an evaluation, with figures of the data."""
+    """Promise of an evaluation, with figures of the data."""
     noise = texts.FOR_EVALUATION if question.uniform is None else texts.BY_HAND
     blocks = [
         Paragraph(neighbours(plan)),
@@ -34,7 +34,7 @@ def evaluated_promise(question: Question, plan: Plan, cells: Cells) -> Section:
 
 
 def released_promise(release: Release) -> Section:
-    """Of a release: nothing in it is a value of the data but the noisy answers."""
+    """Promise of a release: only the noisy answers come from the data."""
     plan = release.plan
     refused = phrase(texts.REFUSAL, n=release.refused) if release.refused else phrase(texts.REFUSAL_NONE)
     blocks = [

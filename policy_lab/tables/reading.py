@@ -1,4 +1,4 @@
-"""The columns of a CSV or Parquet file that one table needs. What is wrong is said by line, never by value."""
+"""The columns of a CSV or Parquet file that one table needs. Errors name lines, never values."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _position(path: Path, head: Sequence[str], name: str) -> int:
 
 
 def _number(value: Any) -> float | None:
-    """A finite number; None for anything else. What only a programming language writes, as 1_000, is none."""
+    """A finite number; None for anything else. Forms of programming languages, such as 1_000, are not numbers."""
     if isinstance(value, bool) or value is None or (isinstance(value, str) and "_" in value):
         return None
     try:

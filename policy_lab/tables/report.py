@@ -143,7 +143,7 @@ def _shaped(caption: str, statistic: Statistic, cells: Cells, answers: Sequence[
 
 
 def _replicated(plan: Plan, cells: Cells, truth: NDArray[np.float64], drawn: NDArray[np.float64]) -> Table:
-    """What the replicates did, beside what the law says where it has a short formula."""
+    """Results of the replicates, beside the law's value if it has a short formula."""
     errors = np.abs(drawn - truth)
     heads = [texts.CELL, texts.EXACT, texts.MEAN, texts.DEVIATION, texts.LAW, texts.ERROR, texts.LAW]
     heads.append(texts.RELATIVE_ERROR)

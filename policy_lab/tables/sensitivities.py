@@ -1,4 +1,4 @@
-"""What one row can change in each cell, the noise that follows, and how the methods compare."""
+"""The change that one row can make in each cell, the noise that follows, and how the methods compare."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def named(cells: Cells) -> Sequence[str]:
 
 
 def baseline(question: Question, cells: Cells) -> Fraction:
-    """What a cell's sensitivity is compared with: that of public bounds, or else the largest value of the file."""
+    """Baseline of a cell's sensitivity: that of public bounds, or else the largest value of the file."""
     if question.bounds is not None:
         return change_of(cells, "total", "laplace", question.bounds).alone[0]
     return cells.largest

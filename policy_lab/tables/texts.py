@@ -1,4 +1,4 @@
-"""What the table's document and its errors say, in English; the French is in the catalogue."""
+"""Texts of the table's document and its errors, in English; the French is in the catalogue."""
 
 from __future__ import annotations
 

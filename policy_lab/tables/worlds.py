@@ -1,6 +1,6 @@
 """Two neighbouring files, told apart by their noisy answers: what that shows epsilon to be at least.
 
-Whoever holds an answer and knows both files compares how likely it is under either. The logarithm of that ratio is all that the
+A holder of an answer who knows both files compares how likely it is under either. The logarithm of that ratio is all that the
 answer tells, so the distinguisher is given nothing else.
 """
 

@@ -1,4 +1,4 @@
-"""What was asked and what came back, kept and shown.
+"""Questions and their answers, kept and shown.
 
 store     every question with its answer, in one file           selection  which of them
 listing   as people and programs read them                      counts     the counts of one, and their margins

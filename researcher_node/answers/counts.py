@@ -46,7 +46,7 @@ def shown_sum(asked: AskedQuestion) -> Shown:
 
 
 def scaled_count(asked: AskedQuestion, number: int) -> int:
-    """What a count of the people drawn says of everybody who matches."""
+    """A count of the drawn people, scaled up to everybody who matches."""
     return round(Fraction(number * WHOLE_MILLIONTHS, asked.fraction_millionths))
 
 
@@ -82,12 +82,12 @@ def _count_json(asked: AskedQuestion, number: int | None, reach: int) -> dict[st
 
 
 def cell_label(question: str, cell: Cell) -> str:
-    """What a program calls a cell of a question: its values, `rest`, or `all` where it is everyone."""
+    """A cell's label for programs: its values, `rest`, or `all` where it is everyone."""
     return EVERYONE.text if question == EVERYONE.text else cell.label
 
 
 def headline_text(asked: AskedQuestion) -> str:
-    """What came back, in a line: the count, if there is one alone."""
+    """The answer in one line: the count, if there is only one."""
     is_part = asked.fraction_millionths != WHOLE_MILLIONTHS
     if len(asked.cells) > 1:
         return said(texts.ANSWER_SCALED_TABLE if is_part else texts.ANSWER_TABLE, question=asked.question)

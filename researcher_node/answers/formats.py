@@ -1,7 +1,7 @@
 """Answers for other programs: CSV, Markdown and Parquet with a row for each cell, JSON lines with an object for each question.
 
-What they hold is what `--json` tells of a question, under the same names: nothing is reckoned or rounded here. All rows together name
-the columns; text is UTF-8.
+They hold the fields that `--json` has of a question, under the same names: nothing is computed or rounded here. All rows together
+name the columns; text is UTF-8.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _cell(value: Any) -> str:
 
 
 def _parquet(rows: Sequence[Row], names: Sequence[str], numbers: Mapping[str, type]) -> bytes:
-    """By DuckDB, as sources are read; a column of several types is text."""
+    """Written by DuckDB, which also reads sources; a column of several types is text."""
     kinds = {name: _sql_type([row.get(name) for row in rows], numbers.get(name, str)) for name in names}
     named = ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}" {kind}' for name, kind in kinds.items())
     with tempfile.TemporaryDirectory() as folder, duckdb.connect(":memory:") as engine:

@@ -189,7 +189,7 @@ def _is_overdue(asked: AskedQuestion, now_ms: int) -> bool:
 
 
 def _described(asked: AskedQuestion) -> dict[str, str]:
-    """What was asked, for the sentences about a question."""
+    """Description of a question, for sentences about it."""
     return {
         "question": _question(asked),
         "where": asked.where,

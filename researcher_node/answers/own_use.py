@@ -26,14 +26,14 @@ from researcher_node.answers.store import AskedQuestion, Charge
 
 @dataclass(frozen=True, slots=True)
 class OwnUse:
-    """What own questions can have charged one person, of each person's budget under `policy`; None: it is not known here."""
+    """The most that own questions can have charged one person, of each person's budget under `policy`; None: it is not known here."""
 
     units: int
     policy: Policy | None
 
     @property
     def share(self) -> Fraction | None:
-        """Of one budget; above 1, somebody may have been left out."""
+        """Share of one budget; above 1, a person may have been left out."""
         return None if self.policy is None else Fraction(self.units, self.policy.cap)
 
     @property
@@ -93,7 +93,7 @@ def own_uses(
 
 
 def use_with(charges: Sequence[Charge], price: int, policy: Policy) -> OwnUse:
-    """What will have been used after one more question at this price."""
+    """Use after one more question at this price."""
     return OwnUse(sum(charge.units for charge in charges) + price, policy)
 
 

@@ -24,7 +24,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is wanted; whatever is None or empty excludes nothing."""
+    """The filter; a None or empty field excludes nothing."""
 
     states: Sequence[str] = ()
     project: str | None = None

@@ -1,4 +1,4 @@
-"""What was asked and what came back: the researcher's own store, one row a question.
+"""Questions and answers: the researcher's own store, one row per question.
 
 The key that opens an answer is made for one question, written before the ticket leaves, and wiped when the answer has
 been read or will never come: who copies the disk later cannot open what was recorded earlier. Whatever arrives is
@@ -107,7 +107,7 @@ _PUT = (
 
 @dataclass(frozen=True, slots=True)
 class CensusKeys:
-    """What the researcher knows the census agency by, asked for at every use."""
+    """The keys by which the researcher knows the census agency, read at every use."""
 
     answer: Callable[[], Sequence[VerifyKey]]
     log: Callable[[], NoteVerifier]
@@ -165,7 +165,7 @@ class AskedQuestion:
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """What is counted, in the order of the answer's numbers."""
+        """The cells, in the order of the answer's numbers."""
         return read_question(self.question).cells
 
     @property
@@ -196,7 +196,7 @@ class AskedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class KeptReceipt:
-    """What may be shown of a question to an auditor: signed quote and ticket, and the signed receipt once there is an answer.
+    """The auditable part of a question: signed quote and ticket, and the signed receipt once there is an answer.
 
     The ticket commits to the criteria and does not tell them; the receipt commits to the noisy count, and what opens it, the
     salt, stays here.
@@ -218,7 +218,7 @@ class KeptReceipt:
 
 
 class Charge(NamedTuple):
-    """What a question of ours has charged, or may have; asked when."""
+    """The charge of one of our questions, or its possible charge; asked when."""
 
     asked_ms: int
     units: int
@@ -354,7 +354,7 @@ class Answers:
         return [_asked(row) for row in rows]
 
     def receipts(self) -> list[KeptReceipt]:
-        """What may be shown of every question, oldest first; no count, no salt and no criteria are read."""
+        """The auditable part of every question, oldest first; no count, no salt and no criteria are read."""
         with self._lock, _store_errors():
             rows = list(self._db.query(_RECEIPTS))
         return [

@@ -6,9 +6,9 @@
     --count "home_language = 'French'" --of all             French, and everybody else who was asked
     --count all                                             one cell: every linked person
 
-Each `--count` may also be the text form of several cells, `mother_tongue by 'French', rest`. Cells keep the order in which they
-were asked for; the rest that `--of all` adds comes last. Of a variable that a part of the people was asked, 'not asked' is counted where
-it is named and nowhere else: all values and the rest are those of people who were asked.
+Each `--count` may also be the text form of several cells, `mother_tongue by 'French', rest`. Cells keep the order in which they were
+asked for; the rest that `--of all` adds comes last. If only some people were asked for a variable, 'not asked' is counted only where it
+is named: all values and the rest are those of people who were asked.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _of_asked(column: Column, cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
 
 
 def _part(text: str, dictionary: Dictionary) -> Question:
-    """What one `--count` asks for: the name of a variable alone is a cell for each value that people answered."""
+    """The cells of one `--count`: the name of a variable alone is a cell for each value that people answered."""
     name = text.strip().lower()
     if name.isidentifier() and name != EVERYONE.text:
         return _every_value(find_variable(name, dictionary))

@@ -1,4 +1,4 @@
-"""What the agencies publish, as it is kept in a researcher's home.
+"""The agencies' publications, as they are kept in a researcher's home.
 
 `policies/` has the census agency's policies that answers were given under, one document a file, named by its hash: a share of a
 budget can be told of every stored answer, offline and whatever is in force today. A document that is not the one its name says is
@@ -72,7 +72,7 @@ class KeptDictionaries:
         self._folder = folder
 
     def document(self, role: Role) -> bytes:
-        """What was fetched last; empty if nothing was, or it cannot be read."""
+        """The document fetched last; empty if there is none, or it cannot be read."""
         try:
             return self._file(role).read_bytes()
         except OSError:
@@ -95,5 +95,5 @@ class KeptDictionaries:
 
 
 def name_of(document: bytes) -> bytes:
-    """By what a document is asked for; nothing for none."""
+    """The name by which a document is requested; nothing for none."""
     return hashlib.sha256(document).digest() if document else b""

@@ -1,6 +1,6 @@
 """Looking something up in both nodes' dictionaries: one column, variable or event table, one branch of codes, or a word.
 
-What is found has the shape of the whole, so that it is shown in the same way: the columns of each node that match, and of a column
+Results have the shape of the whole, so that they are shown in the same way: the columns of each node that match, and of a column
 that matches by its codes alone only those.
 """
 
@@ -29,7 +29,7 @@ from researcher_node.asking.contact import Dictionaries
 def looked_up(
     found: Dictionaries, name: str | None, word: str | None, under: str | None = None
 ) -> tuple[dict[str, Any], str]:
-    """What is published of this column, variable or event table, where this word stands, and what stands under this code.
+    """The published entries for this column, variable or event table, with this word, and under this code.
 
     Raises:
         InvalidRequestError: UNKNOWN_COLUMN, neither node publishes anything of this name; INVALID_VALUE, nor such a code.

@@ -21,7 +21,7 @@ from researcher_node.asking.warnings import Considered, Warned
 
 
 def quote_json(quoted: Quoted, policy: Policy) -> dict[str, Any]:
-    """What one answer would cost, and how far its noise reaches."""
+    """Cost of one answer, and the reach of its noise."""
     body = quoted.offer.body
     return {
         "scale": body.scale,

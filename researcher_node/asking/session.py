@@ -91,7 +91,7 @@ class Quoted:
 
 @dataclass(slots=True)
 class _Pauses:
-    """What happens between two tries of one call."""
+    """The pause between two tries of one call."""
 
     on_busy: BusyHandler
     on_away: Callable[[], None] = lambda: None
@@ -171,7 +171,7 @@ class Session(Contact):
         return Proposal(wish, condition, certain, question, scale, policy)
 
     async def quote(self, count: str, precision: Precision) -> Quoted:
-        """What an answer would cost and how far its noise reaches, signed by the census agency. Charges nothing.
+        """Quote an answer's cost and the reach of its noise, signed by the census agency. Charges nothing.
 
         Raises:
             PeerUnavailableError: PEER_MISBEHAVED, the quote is not signed, or not of what was asked.
@@ -494,7 +494,7 @@ def _question_and_part(count: str, dictionary: Dictionary) -> tuple[Question, As
 
 
 async def _patiently(call: Callable[[], Awaitable[ResultT]], deadline: float, pauses: _Pauses) -> ResultT:
-    """What a call gives; while a node refuses it for now, it is made again, as long as there is time."""
+    """The result of a call; while a node refuses it for now, it is made again, as long as there is time."""
     while True:
         try:
             return await call()

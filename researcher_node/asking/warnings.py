@@ -54,7 +54,7 @@ class Considered:
 
 
 async def consider(session: Session, store: Answers, wish: Wish) -> Considered:
-    """What there is to say of a question before it is quoted and asked.
+    """Remarks on a question before it is quoted and asked.
 
     Raises:
         InvalidRequestError: what is wrong with the question.
@@ -101,7 +101,7 @@ ResultT = TypeVar("ResultT")
 
 @contextmanager
 def running(session: Session) -> Iterator[Callable[[Coroutine[Any, Any, ResultT]], ResultT]]:
-    """What runs the coroutines of one session, which ends with the block.
+    """Runner of one session's coroutines, which ends with the block.
 
     Between two of them nothing runs, so that somebody at the terminal can be asked, and can interrupt.
     """

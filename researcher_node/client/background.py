@@ -19,7 +19,7 @@ class Background:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        """What the coroutine gives. An interrupt of the waiting thread, by Ctrl-C or a notebook, cancels it."""
+        """The result of the coroutine. An interrupt of the waiting thread, by Ctrl-C or a notebook, cancels it."""
         if self._loop.is_closed():
             work.close()
             raise RuntimeError("the connection is closed")

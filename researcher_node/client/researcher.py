@@ -62,7 +62,7 @@ class _Plan:
 
     @property
     def warnings(self) -> Sequence[Warned]:
-        """Of a question that is charged."""
+        """Warnings about a question that is charged."""
         found = self.considered.warnings if self.before is None else ()
         return [warned for warned in found if not (self.again and warned.code == "ASKED_BEFORE")]
 
@@ -181,7 +181,7 @@ class Researcher:
         return self._run(quoted())
 
     def dictionary(self) -> Published:
-        """What may be asked: columns, language variables and their codes.
+        """The published columns, language variables and their codes.
 
         >>> r.dictionary().codes("procedure")
         """
@@ -203,7 +203,7 @@ class Researcher:
         until: str | None = None,
         last: int | None = None,
     ) -> AnswerList:
-        """What was asked and what came back, oldest first; the filters are those of `tripartite researcher answers`.
+        """Questions and their answers, oldest first; the filters are those of `tripartite researcher answers`.
 
         >>> r.answers(label="pilot").to_pandas()
         """
@@ -311,7 +311,7 @@ class Researcher:
 
 
 def _meaning(proposal: Proposal) -> tuple[bytes, str, int, int, str]:
-    """What makes two questions the same one."""
+    """Key that is equal for equal questions."""
     wanted = proposal.wanted
     return proposal.criteria, wanted.count, proposal.scale, wanted.fraction_millionths, wanted.project
 
@@ -356,7 +356,7 @@ def _criteria_of(where: str | None, by: str | Mapping[str, str], dictionary: Dic
             "INVALID_VALUE",
             name="by",
             problem=phrase("makes {count} groups", count=len(groups)),
-            remedy=phrase("Name 1 to {most} groups; each is charged as a question of its own.", most=_MOST_GROUPS),
+            remedy=phrase("Name 1 to {most} groups; each is charged as a separate question.", most=_MOST_GROUPS),
         )
     if where is None:
         return {name: describe(group) for name, group in groups.items()}

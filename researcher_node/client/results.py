@@ -1,6 +1,6 @@
 """Answers, tables and dictionaries in a notebook: text, HTML, and data frames if pandas is there.
 
-What is told is what `--json` tells, under the same names; noisy counts stay as they came, also below zero.
+Fields are those of `--json`, under the same names; noisy counts stay as they came, even below zero.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Answer:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What there was to warn about before it was asked; empty if it was read from the home."""
+        """Warnings from before it was asked; empty if it was read from the home."""
         return tuple(warned["text"] for warned in self.told["warnings"])
 
     @property
@@ -193,7 +193,7 @@ class Table:
     def trend(
         self, part: str | Sequence[str], scores: Mapping[str, float], of: Sequence[str] | None = None
     ) -> Estimate:
-        """By how much the share changes for one unit of score.
+        """Change of the share for one unit of score.
 
         >>> t.trend("French", {"under 65": 40, "65 and over": 75}).with_sampling
         """
@@ -355,7 +355,7 @@ class AnswerList(Sequence[AskedQuestion]):
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """What one answer would cost, and how far its noise would reach. Nothing was charged."""
+    """Cost of one answer, and the reach of its noise. Nothing was charged."""
 
     told: Mapping[str, Any]
 
@@ -386,7 +386,7 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What may be asked: the health node's columns and the census node's language variables, with their codes.
+    """Everything that may be asked: the health node's columns and the census node's language variables, with their codes.
 
     >>> r.dictionary().codes("mother_tongue")
     """
@@ -444,7 +444,7 @@ class Published:
 
 
 def _caption(told: Mapping[str, Any], where: str | None) -> str:
-    """Of whom, at which scale and fraction, for which study: what nobody may read a count without."""
+    """Caption of a count: of whom, at which scale and fraction, for which study."""
     parts = [] if where is None else [f"Among those with: {where}."]
     parts.append(f"{told['question']}; scale {told['scale']}, fraction {told['fraction']}, project {told['project']}.")
     return " ".join(parts)

@@ -34,7 +34,7 @@ def estimate() -> None:
 
 
 def _of_cells(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What every estimate is told: where the answers are, and which of their cells it is about."""
+    """Options of every estimate: where the answers are, and which of their cells it is about."""
     part = click.option("--part", multiple=True, required=True, metavar="LABEL", help=texts.PART_HELP)
     return home_option(json_option(part(command)))
 

@@ -186,7 +186,7 @@ def _fraction(asked: AskedQuestion) -> Fraction:
 
 
 def _roles(kind: Kind, count: int, numbers: Sequence[float]) -> list[str]:
-    """What each answer is in the estimate."""
+    """Role of each answer in the estimate."""
     if kind == "standardised_rate":
         return [said(texts.GROUP_WEIGHED, weight=f"{number:g}") for number in numbers]
     if kind == "trend":

@@ -36,7 +36,7 @@ MOST_EXACT_SCALE = 8
 """Above this the law is a stretched copy of the law here."""
 
 _NORMAL_QUANTILE = 1.959963984540054
-# Of the lattice that a_k is computed on: its tails fall as e**(-|x| / (2 scale)), to e**-128 at the ends.
+# Points of the lattice that a_k is computed on: its tails fall as e**(-|x| / (2 scale)), to e**-128 at the ends.
 _LATTICE = 4096
 _ANGLES = 128
 _STEPS_PER_SCALE = 48
@@ -57,7 +57,7 @@ class PairLaw:
 
     @property
     def variances(self) -> tuple[float, float, float]:
-        """Of s, of r, and their covariance."""
+        """Variances of s and of r, and their covariance."""
         square = self.stretch**2
         return (
             square * float(self.mass @ self.s**2),
@@ -139,7 +139,7 @@ class CriticalValues:
         self._table = np.array([*rows, rows[0]])
 
     def variance(self, angle: Reals) -> Reals:
-        """Of cos(t) S - sin(t) R."""
+        """Variance of cos(t) S - sin(t) R."""
         s, r, both = self._variances
         cosine, sine = np.cos(angle), np.sin(angle)
         variance: Reals = s * cosine**2 + r * sine**2 - 2 * both * sine * cosine

@@ -53,7 +53,7 @@ class Planned:
 
     @property
     def variance(self) -> float:
-        """Of the share's estimate, by noise and by sampling; infinite for nobody."""
+        """Variance of the share's estimate, by noise and by sampling; infinite for nobody."""
         if self.people == 0:
             return math.inf
         p = self.share

@@ -27,7 +27,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Of intervals, one for each repetition; before `with_nearest`, nan where no possible value is left."""
+    """Ends of intervals, one for each repetition; before `with_nearest`, nan where no possible value is left."""
 
     low: Reals
     high: Reals
@@ -88,7 +88,7 @@ def correlation(a: Tally, b: Tally, inside_both: float, outside_both: float, *, 
 
 
 def _error_variance(rate: Tally, p: Reals, *, sampled: bool) -> Reals:
-    """Of N times the error of a rate's estimate."""
+    """Variance of N times the error of a rate's estimate."""
     noise = rate.noise.variance(np.arctan2(p, 1 - p)) * (p**2 + (1 - p) ** 2)
     sampling = np.maximum(rate.total, 0.0) * p * (1 - p) * rate.design_effect
     variance: Reals = noise + sampling if sampled else noise

@@ -185,7 +185,7 @@ def trend(groups: Sequence[Group], scores: Sequence[float]) -> Estimate:
 
 
 def slope_coefficients(scores: Sequence[float]) -> list[float]:
-    """What each value is multiplied with in the least-squares slope of values over scores."""
+    """Coefficient of each value in the least-squares slope of values over scores."""
     mean = math.fsum(scores) / len(scores)
     spread = math.fsum((score - mean) ** 2 for score in scores)
     return [(score - mean) / spread for score in scores]

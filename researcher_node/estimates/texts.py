@@ -1,4 +1,4 @@
-"""What `researcher estimate` says."""
+"""Texts of `researcher estimate`."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def study() -> None:
 @json_option
 @click.option("--offline", is_flag=True, help=texts.OFFLINE_HELP)
 def plan(file: Path, home: Path, as_json: bool, offline: bool) -> None:
-    """What the study will cost, how long it takes, and whether it can find anything. Asks for nothing about people."""
+    """Show what the study will cost, how long it takes, and whether it can find anything. Asks for nothing about people."""
     from researcher_node.study import opened
     from researcher_node.study.plan import make_plan
     from researcher_node.study.plan_texts import plan_json, plan_text

@@ -1,4 +1,4 @@
-"""What a study asks and computes: a file read with the dictionaries of both nodes.
+"""Questions and computations of a study: a file read with the dictionaries of both nodes.
 
 A study has groups (every combination of the entries of `by`), one question that is asked about each of them, and rows: numbers
 that are computed from answers. Each row names the questions that it takes, so that plan, report and rehearsal agree about them.
@@ -42,7 +42,7 @@ from researcher_node.study.file import (
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One question of the study: who is asked about. What is counted is the same for all of them."""
+    """One question of the study: who is asked about. All of them have the same cells."""
 
     where: Condition
     # The group by its names, one for each entry of `by`.

@@ -195,7 +195,7 @@ _GROUP_EXPECT_KEYS = ("people", "share")
 
 
 def problem_at(file: str, line: int, problem: str, remedy: str) -> InvalidRequestError:
-    """What is wrong with a line of a study file, and what to type instead."""
+    """The problem of a line of a study file, and what to type instead."""
     return InvalidRequestError("STUDY_INVALID", file=f"{file}:{line}", problem=problem, remedy=remedy)
 
 
@@ -465,7 +465,7 @@ class _Reader:
         if name.text in items:
             raise self._problem(
                 name.line,
-                phrase("{name} stands here twice.", name=quoted(name.text)),
+                phrase("{name} is listed twice.", name=quoted(name.text)),
                 phrase("Remove or rename one of them."),
             )
 

@@ -69,7 +69,7 @@ def _books(home: ResearcherHome) -> Iterator[Books]:
 
 
 def offline(path: Path, home: Path, work: Callable[[OpenedStudy], ResultT]) -> ResultT:
-    """What `work` gives with the study of a file, read with what the nodes published when they were last asked."""
+    """The result of `work` on the study of a file, read with what the nodes published when they were last asked."""
     text = _text_of(path)
     opened = ResearcherHome(home)
     with _books(opened) as books:
@@ -131,7 +131,7 @@ def _designed(
 async def run_round(
     opened: OpenedStudy, session: Session, file: Path, wait: int, *, again: bool
 ) -> tuple[Results, BrokerError | None]:
-    """What a round has come to, and what kept it from its end."""
+    """Result of a round, and what kept it from its end."""
     with opened.books.record.running() as is_ours:
         if not is_ours:
             raise RefusedError("STUDY_RUNNING")

@@ -139,7 +139,7 @@ def _figures(kind: str, finding: Finding, t: Language) -> list[str]:
 
 
 def _questions(found: Results, t: Language) -> Markup:
-    """What each question was, and what it was charged: its receipt lies under its query id in the store of answers."""
+    """Each question and its charge: its receipt is under its query id in the store of answers."""
     rows = [
         _cells(
             ["-" if each.asked is None else each.asked.where, "-" if each.attempt is None else each.attempt.query],

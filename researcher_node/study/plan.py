@@ -1,4 +1,4 @@
-"""What a study will cost, how long it will take, and whether it can find anything: before anything is asked.
+"""Plan of a study: its cost, its duration, and whether it can find anything, before anything is asked.
 
 Everything is computed from the file, the published policy and what the author expects. Neither node is asked for anything about
 people. Figures of cost are upper bounds: nobody is charged more than they say.
@@ -39,7 +39,7 @@ _MOST_TIMES, _TOLERANCE = 1e6, 0.02
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What the most-charged person is charged, in units, at most."""
+    """The most that one person is charged, in units."""
 
     # Answers that are still to be asked for, and all of the study.
     new_answers: int
@@ -55,7 +55,7 @@ class Cost:
 
     @property
     def share(self) -> float:
-        """Of one person's budget."""
+        """Share of one person's budget."""
         return self.units / self.budget
 
     @property
@@ -172,7 +172,7 @@ def _expected(study: Study, scale: int) -> tuple[Finding, ...]:
 
 
 def _expected_counts(study: Study, row: Row, scale: int) -> list[Counts]:
-    """What the questions of a row would be answered without noise; nothing where the file does not say enough."""
+    """Expected exact answers to the questions of a row; nothing where the file does not say enough."""
     expect = study.file.expect
     event = None if expect is None else expect.event
     if row.kind == "rate_ratio" and event is None:

@@ -67,7 +67,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What a study is read and planned with: the dictionaries of both nodes and the policy in force."""
+    """Published inputs of a study: the dictionaries of both nodes and the policy in force."""
 
     health: Dictionary
     census: Dictionary
@@ -114,7 +114,7 @@ class Record:
             self._db.executemany("insert or replace into published (name, content) values (?, ?)", rows.items())
 
     def published(self) -> Published | None:
-        """What the nodes published when it was last asked for; None before the first time."""
+        """The nodes' publications when it was last asked for; None before the first time."""
         with store_errors():
             rows = dict(self._db.execute("select name, content from published").fetchall())
         # A record of an earlier version holds dictionaries of another form, which are fetched again.

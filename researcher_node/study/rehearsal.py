@@ -134,7 +134,7 @@ def _cell_of(study: Study) -> Callable[[Person], int | None]:
 
 
 class _Sources:
-    """What conditions mean for the rows of a folder's files."""
+    """Conditions evaluated on the rows of a folder's files."""
 
     def __init__(self, folder: Path, health: Dictionary) -> None:
         self._folder = folder
@@ -189,7 +189,7 @@ def _comparison(column: Column, order: Order, literal: int | date) -> Predicate:
 
 
 def _values(column: Column, text: str) -> list[int | str | date]:
-    """What a person has in a column: nothing, one value, or several."""
+    """A person's values in a column: none, one, or several."""
     if not text:
         return []
     match column.type:

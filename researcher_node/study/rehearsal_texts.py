@@ -97,7 +97,7 @@ def _held(found: Results, truth: Truth) -> tuple[int, int]:
 
 
 def _exact(found: Results, truth: Truth) -> list[int]:
-    """Of every count, in their order; where a part of the people was asked, as many times as counts are."""
+    """Exact values of every count, in their order; where some people were asked, scaled as the counts are."""
     part = found.study.part
     weight = 1 if part is None else part.weight
     return [weight * number for cells in truth for number in cells]

@@ -135,17 +135,17 @@ def sections(found: Results) -> dict[tuple[str, str], list[Finding]]:
 
 
 def heading(kind: str, row: Row, t: Language) -> str:
-    """What a section of estimates is of."""
+    """Heading of a section of estimates."""
     return t(texts.KINDS[kind], part=f"'{row.part}'", event=row.event)
 
 
 def counts_heading(event: str, t: Language) -> str:
-    """Whose counts a table holds: of whole groups, or of the people in them with an event."""
+    """Heading of a table of counts: of whole groups, or of the people in them with an event."""
     return t(texts.COUNTS_OF, event=event) if event else t(texts.COUNTS)
 
 
 def notes(found: Results, t: Language) -> list[str]:
-    """What a reader has to know about the numbers."""
+    """Notes on the numbers."""
     said_notes = [t(texts.NOTE_LEFT_OUT), linked_sentences([found.policy], t)]
     if found.findings:
         said_notes += [t(texts.NOTE_INTERVALS), *(t(texts.NOTE_METHOD, method=t(each)) for each in found.methods)]
@@ -241,7 +241,7 @@ def aligned(rows: Sequence[Sequence[str]], words: int) -> list[str]:
 
 
 def run_json(found: Results) -> dict[str, Any]:
-    """What a run has come to."""
+    """Result of a run."""
     report = report_json(found)
     return {name: report[name] for name in ("study", "key", "scale", "answered", "missing", "charged", "questions")}
 

@@ -1,4 +1,4 @@
-"""What the answers of a study say: noisy counts, and every number of the file with its two intervals.
+"""Results of a study: noisy counts, and every number of the file with its two intervals.
 
 Computed anew from stored answers whenever it is asked for; nothing is asked of a node and nothing is charged. A number that
 takes an answer which has not come is there without a value.

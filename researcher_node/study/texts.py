@@ -82,7 +82,7 @@ NOTE_INTERVALS = (
 )
 NOTE_METHOD = "Method: {method}"
 NOTE_ASKED = (
-    "Counted are people of the households that were asked, one in {one_in}: counts are times {weight}, to stand for everybody, and "
+    "The count includes people of the households that were asked, one in {one_in}: counts are times {weight}, to stand for everybody, and "
     "intervals with sampling have a design effect of {design_effect}."
 )
 NOTE_POLICIES = "The answers were given under different policies of the census agency."

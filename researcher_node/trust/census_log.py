@@ -105,7 +105,7 @@ class RememberedCheckpoint:
         self.path = path
 
     def read(self) -> Checkpoint | None:
-        """What was seen, or None before the first time.
+        """The checkpoint seen last, or None before the first time.
 
         Raises:
             InvalidRequestError: FILE_UNUSABLE.

@@ -3,11 +3,11 @@
     newest cosigned checkpoint <- goes on from - checkpoint of a receipt      every charge that was paid for is still there
                                <- goes on from - what was seen at an earlier check
 
-A receipt's checkpoint was verified when the answer was received, and so was the charge in it. What is compared with it here
-is signed by the census log and cosigned by the health agency, so that all researchers are shown the same log, and comes with
-an RFC 6962 consistency proof. `broken` is said only of a log that contradicts itself: one that got shorter, another root, a
-proof that does not lead from one to the other. Whatever keeps us from knowing (a node that does not answer, a checkpoint
-without its signatures) leaves promises `unchecked`.
+A receipt's checkpoint was verified when the answer was received, and so was the charge in it. It is compared here with a log
+that the census agency signed and the health agency cosigned, so that all researchers are shown the same log, by an RFC 6962
+consistency proof. `broken` is said only of a log that contradicts itself: one that got shorter, another root, a proof that
+does not lead from one to the other. Whatever keeps us from knowing (a node that does not answer, a checkpoint without its
+signatures) leaves promises `unchecked`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LogSession(Protocol):
 
 
 class Outcome(Enum):
-    """What became of a promise."""
+    """Outcome of a promise."""
 
     HELD = "held"
     BROKEN = "broken"
@@ -47,7 +47,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What became of one promise, and why it is not known or not kept; no problem is empty."""
+    """Outcome of one promise, and why it is not known or not kept; an empty problem means none."""
 
     outcome: Outcome
     problem: str = ""
@@ -72,7 +72,7 @@ class Report:
 
     @property
     def error(self) -> BrokerError | None:
-        """What the check ends with after everything was told; None if nothing is broken and nothing hindered it."""
+        """The check's error after everything was printed; None if nothing is broken and nothing hindered it."""
         broken = self.count(Outcome.BROKEN)
         if broken:
             problem = phrase(texts.BROKEN_RECEIPTS, broken=broken, all=len(self.receipts))
@@ -150,7 +150,7 @@ def checked_json(asked: AskedQuestion, report: Report, uses: OwnUses) -> dict[st
 
 
 def log_json(report: Report) -> dict[str, Any]:
-    """What became of the log itself; `checkpoint` is the note that everything was compared with."""
+    """Outcome for the log itself; `checkpoint` is the note that everything was compared with."""
     return {
         "check": report.log.outcome.value,
         "problem": report.log.problem or None,

@@ -15,7 +15,7 @@ _ELSEWHERE = "Held elsewhere"
 
 
 def cells() -> list[str]:
-    """What the tables of what is held elsewhere say of code, row by row."""
+    """Code cells of the tables under "Held elsewhere", row by row."""
     rows = [line.split(" | ") for line in ARGUMENT.partition(_ELSEWHERE)[2].splitlines() if line.startswith("| ")]
     return [row[1] for row in rows if row[1] != "code"]
 

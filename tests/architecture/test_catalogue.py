@@ -75,7 +75,7 @@ ENGLISH = {
     census_texts: {"NO_REASON"},
     health_texts: {"DISAGREE", "DISAGREED", "DISAGREE_REMEDY", "LATE", "LATE_REMEDY", "ROSTER_WAITS"},
 }
-# What a language is called where texts are made: `t(...)`; `said(...)` in commands; `phrase(...)` where they are shown later.
+# Names of a language where texts are made: `t(...)`; `said(...)` in commands; `phrase(...)` where they are shown later.
 SPEAKERS = {"t", "tongue", "phrase", "said", "self"}
 COUNTERS = {"t", "tongue"}
 PRINTERS = {"say", "_say", "emit", "emit_failing", "echo"}
@@ -96,7 +96,7 @@ WORDS = {
         HINT,
         "The home is {home}.",
     ),
-    # Of a dictionary.
+    # Texts of a dictionary.
     *("agency", "code", "description", "label"),
     *EFFECTS.values(),
     *KINDS.values(),
@@ -168,7 +168,7 @@ def has_words(text: str) -> bool:
 
 
 def sources() -> Iterator[Path]:
-    """Every module that speaks to somebody. `attack` is a tool for whoever tests a deployment, and speaks English alone."""
+    """Every module that speaks to somebody. `attack` is a tool for testers of a deployment, and speaks English alone."""
     for package in PACKAGES:
         yield from (path for path in (ROOT / package).rglob("*.py") if "attack" not in str(path.relative_to(ROOT)))
 
@@ -252,7 +252,7 @@ def spoken_directly(path: Path) -> Iterator[str]:
 
 
 def literals(node: ast.AST) -> Iterator[str]:
-    """What a string, or a string with values in it, says by itself."""
+    """Literal parts of a string, or of a string with values in it."""
     parts = node.values if isinstance(node, ast.JoinedStr) else [node]
     yield from (part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str))
 
@@ -265,7 +265,7 @@ def is_text(node: ast.AST) -> bool:
 
 
 def test_no_command_prints_a_text_that_bypasses_the_catalogue() -> None:
-    """What is printed or filled in goes through `said`, `phrase` or a `Language`."""
+    """Printed and filled-in texts go through `said`, `phrase` or a `Language`."""
     assert [place for path in sources() for place in spoken_directly(path)] == []
 
 

@@ -1,4 +1,4 @@
-"""What documents and samples quote is what the code says, their links lead somewhere, and they are short."""
+"""Documents and samples quote the code as it is; a reader who copies from them gets something that works."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CONFIGS: dict[str, type[msgspec.Struct]] = {
 
 @pytest.mark.parametrize("name", ["docs/decisions-archive.md", "SECURITY.md"])
 def test_numbered_items_have_a_number_and_a_title_of_their_own(name: str) -> None:
-    """Others refer to them by number; whoever merges two lists must not leave a number or an item in twice."""
+    """Others refer to them by number; a merge of two lists must not leave a number or an item in twice."""
     text = (ROOT / name).read_text()
     items = re.findall(r"(?m)^(\d+)\. (?:\*\*(.+?)\*\*)?", text.replace("\n   ", " "))
     assert [int(number) for number, _ in items] == list(range(1, len(items) + 1))
@@ -73,7 +73,7 @@ def test_decisions_in_force_are_short_and_lead_to_the_archive() -> None:
 
 
 def test_the_log_format_names_the_keys_of_every_card() -> None:
-    """Whoever writes another reader refuses cards whose keys are not those."""
+    """Authors of another reader refuse cards whose keys are not those."""
     text = " ".join((ROOT / "broker_common" / "tlog" / "FORMAT.md").read_text().split())
     for role, purposes in PURPOSES.items():
         assert f"{role}: {' '.join(purposes)}" in text
@@ -227,7 +227,7 @@ def test_the_readme_is_short() -> None:
 
 
 def anchors(path: Path) -> set[str]:
-    """What links may name in a document, as forges make it from titles."""
+    """Titles that links may name in a document, as forges make them."""
     text = re.sub(r"(?ms)^ *```.*?^ *```", "", path.read_text(encoding="utf-8"))
     plain = [re.sub(r"[^\w\- ]", "", title.strip().lower()) for title in re.findall(r"(?m)^#+ (.+)$", text)]
     return {title.replace(" ", "-") for title in plain}

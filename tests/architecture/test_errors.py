@@ -49,7 +49,7 @@ DETAILS = frozenset(
             # How manieth roster of an agency: both logs have it.
             "number",
             "scale",
-            # Of dictionaries, which are published.
+            # Details of dictionaries, which are published.
             "changes",
             "version",
             "changes",
@@ -58,7 +58,7 @@ DETAILS = frozenset(
             "terms",
             "retry_seconds",
             "what",
-            # Of the reader's own question, and of the reader's own home.
+            # Details of the reader's own question, and of the reader's own home.
             "cells",
             "known",
             "home",
@@ -78,7 +78,7 @@ DETAILS = frozenset(
 )
 
 
-# What is wrong inside a node: its caller can do nothing about it but wait or tell its operator.
+# Faults inside a node: its caller can do nothing about it but wait or tell its operator.
 INTERNAL = {code for code, reason in REASONS.items() if reason.family.exit_code is ExitCode.INTERNAL}
 STOPPING = {"FORMAT_OLD", "FORMAT_UNKNOWN", "INTEGRITY", "ROLLED_BACK", "STORE_FAILED", "STATE_UNKNOWN"}
 
@@ -133,7 +133,7 @@ def test_fault_of_a_peer_is_the_peers_on_our_side_of_the_wire(code: str) -> None
 
 
 def test_status_of_a_code_says_whose_fault_it_is() -> None:
-    """Whoever reads gRPC statuses only, a load balancer perhaps, sees the same families."""
+    """A reader of gRPC statuses only, a load balancer perhaps, sees the same families."""
     theirs = {StatusCode.UNAVAILABLE, StatusCode.INTERNAL}
     for code, reason in REASONS.items():
         assert (STATUS_OF_REASON[code] in theirs) == (reason.family.exit_code >= ExitCode.PEER_UNAVAILABLE), code

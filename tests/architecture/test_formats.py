@@ -60,7 +60,7 @@ def row(beginning: str) -> str:
     ],
 )
 def test_table_has_the_numbers_of_the_code(beginning: str, number: int) -> None:
-    """Whoever changes one changes both, and reads the rules beside the table."""
+    """A change of one needs a change of the other, and the rules beside the table."""
     assert row(beginning) == str(number)
 
 

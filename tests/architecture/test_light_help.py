@@ -20,7 +20,7 @@ HEAVY = {
     *("prometheus_client", "sqlite3", "sqlite_utils", "starlette", "tripartite", "uvicorn"),
 }
 NODES = {"census_node", "deploy", "health_node", "researcher_node"}
-# What the researcher's help is made of.
+# Modules of the researcher's help.
 RESEARCHERS_WORDS = {
     *("researcher_node.cli", "researcher_node.texts"),
     *("researcher_node.answers", "researcher_node.answers.selection"),
@@ -63,7 +63,7 @@ def imported(*words: str, **environment: str) -> set[str]:
     ],
 )
 def test_help_imports_no_library_of_work(words: tuple[str, ...]) -> None:
-    """Whoever looks something up waits for none of them; `tripartite --help` loads no command at all."""
+    """A reader of help waits for none of them; `tripartite --help` loads no command at all."""
     found = imported(*words)
     assert found & HEAVY == set()
     commands = {name for name in found if name.partition(".")[0] in NODES and "." in name}

@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("broker_common", "census_node", "health_node", "researcher_node")
 LIMIT = re.compile(r"_?(MAX|MOST|LEAST|FEWEST|LARGEST|SMALLEST|TOLERATED)_\w+|\w+_(SECONDS|MS)")
-# Arguments that bound something: whoever gives one gives a name.
+# Arguments that bound something must be given by name.
 MODULES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 BOUNDS = {"timeout", "max_length", "max_workers", "maxlen", "maximum_concurrent_rpcs"}
 
@@ -42,7 +42,7 @@ def unexplained(path: Path) -> Iterator[str]:
 
 
 def test_every_limit_says_what_it_is_for() -> None:
-    """A number that stops somebody can be understood, and changed, by whoever meets it."""
+    """A number that stops somebody can be understood, and changed, by the person it stops."""
     assert [each for path in MODULES for each in unexplained(path)] == []
 
 

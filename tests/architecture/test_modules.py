@@ -41,7 +41,7 @@ def test_modules_say_what_they_are() -> None:
 
 
 def test_private_names_are_not_imported_from_other_modules() -> None:
-    """What begins with an underscore nobody imports: publishing a name is a decision."""
+    """No module imports another's underscored names: publishing a name is a decision."""
     imported = [
         f"{name_of(path)}:{node.lineno} {alias.name}"
         for path in sources()

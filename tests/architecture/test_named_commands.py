@@ -16,7 +16,7 @@ from broker_common.errors import REASONS
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("broker_common", "census_node", "deploy", "health_node", "policy_lab", "researcher_node")
 DOCUMENTS = sorted(path for path in ROOT.glob("**/*.md") if not {".venv", "build"} & set(path.parts))
-# What stands for a role in a sentence that is made for several of them.
+# Placeholder for a role in a sentence that is made for several of them.
 ANY_ROLE = frozenset({"{role}", "{}"})
 # In a sentence: 'tripartite census load', or from the start of a line of its own.
 QUOTED = re.compile(r"'([^'\n]+)'")
@@ -56,7 +56,7 @@ def named(text: str) -> Iterator[str]:
 
 
 def problem_of(line: str) -> str:
-    """What is wrong with a command line; empty if the program has such a command with such options."""
+    """The problem of a command line; empty if the program has such a command with such options."""
     words = line.removesuffix("\\").split()
     beginnings = [()] if words[0] == "tripartite" else BEGINNINGS[words[0]]
     problems = [_problem_from(beginning, words[words[0] == "tripartite" :]) for beginning in beginnings]
@@ -113,7 +113,7 @@ def problems(texts: Iterator[tuple[str, str]]) -> list[tuple[str, str, str]]:
 
 
 def test_commands_in_the_hint_of_an_error_exist() -> None:
-    """What an error tells its reader to run can be run."""
+    """Commands in the hint of an error can be run."""
     assert problems((code, said) for code, reason in REASONS.items() for said in (reason.text, reason.hint)) == []
 
 
@@ -132,7 +132,7 @@ def test_commands_in_every_sentence_of_the_program_exist() -> None:
 
 
 def test_commands_in_documents_exist() -> None:
-    """Whoever copies a command from a document gets one that there is."""
+    """A copied command from a document exists."""
     texts = [(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")) for path in DOCUMENTS]
     assert problems(iter(texts)) == []
 

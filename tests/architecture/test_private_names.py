@@ -17,7 +17,7 @@ TESTS = Path(__file__).parents[1]
 # Constants in capitals may be made smaller: they are sizes and durations, not behaviour.
 PRIVATE = re.compile(r"(?:\A|\.)_[a-z]\w*\Z")
 REPLACING = {"setattr", "delattr", "object", "patch"}
-# By file: why it may do what no other may.
+# Reasons by file: why it may do what no other may.
 EXCEPTIONS = {
     "fakes/cards.py": "a copy of an object of its own class",
     "protocol/pair.py": "the limits of a node change while it serves",

@@ -32,7 +32,7 @@ def all_methods() -> Iterator[MethodDescriptor]:
 
 
 def path(method: MethodDescriptor) -> str:
-    """What a method is called on the wire."""
+    """A method's name on the wire."""
     return f"/{method.containing_service.full_name}/{method.name}"
 
 
@@ -77,7 +77,7 @@ def test_rpc_that_is_not_in_the_table_is_refused_to_everybody() -> None:
 
 
 def test_comments_in_the_protos_say_the_same(request: pytest.FixtureRequest) -> None:
-    """Whoever reads a proto learns who may call: its comment and the table agree."""
+    """A reader of a proto learns who may call: its comment and the table agree."""
     for method in all_methods():
         file = request.config.rootpath / "protos" / method.containing_service.file.name
         if not file.is_file():

@@ -15,7 +15,7 @@ MODULES = [path for path in sorted(TESTS.rglob("*.py")) if "benchmarks" not in p
 CLOCKS = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "time", "time_ns"}
 # Their argument at this place is a limit in seconds.
 LIMITS = {"timeout": 0, "wait_for": 1, "settimeout": 0, "wait": 0, "join": 0, "result": 0, "acquire": 1}
-# By file: why it may do what no other may.
+# Reasons by file: why it may do what no other may.
 SHORT_LIMITS = {
     "faults/sequences.py": "time is virtual",
     "faults/simulation.py": "time is virtual",
@@ -71,7 +71,7 @@ def calls(tree: ast.AST) -> Iterator[tuple[ast.Call, str, str]]:
 
 
 def number(node: ast.expr | None, names: dict[str, float]) -> float | None:
-    """What an expression is worth, if it is made of literals and of the module's own constants."""
+    """Value of an expression made of literals and of the module's own constants."""
     match node:
         case ast.Constant(value=int() | float() as value):
             return float(value)

@@ -1,4 +1,4 @@
-"""Every name under which a node says something to whoever watches it: metrics, labels, alert rules, and keys of log lines.
+"""Every name under which a node says something to its watchers: metrics, labels, alert rules, and keys of log lines.
 
 A name that is not here is not in the product. Nobody adds one without reading what may never be said: aggregates of ledgers,
 drops, exact counts, noisy answers, sizes and durations of cohorts, and who or what was asked about.
@@ -92,7 +92,7 @@ def test_every_metric_is_in_the_handbook_with_its_labels(said: list[tuple[str, d
 
 
 def test_no_metric_is_of_people_samples_or_who_asks(said: list[tuple[str, dict[str, str]]]) -> None:
-    """By its name, its labels and their values."""
+    """No metric is, by its name, its labels and their values."""
     for name, labels in said:
         assert not NEVER.search(name), name
         for label, value in labels.items():

@@ -56,7 +56,7 @@ class HealthSource:
         shape = (_AGES, len(_SEX_NAMES), len(_DIVISION_NAMES))
         places = np.ravel_multi_index((self.age, self.sex, self.division), shape)
         counts = np.bincount(places, minlength=int(np.prod(shape))).reshape(shape)
-        # Of at least an age.
+        # Members of at least an age.
         self._counts: npt.NDArray[np.int64] = counts[::-1].cumsum(axis=0)[::-1]
 
     @property

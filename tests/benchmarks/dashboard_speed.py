@@ -91,7 +91,7 @@ def _parsing(home: Path) -> tuple[float, int]:
 
 
 def _painted(address: str) -> str:
-    """What a browser says of its first visit; empty without one."""
+    """A browser's report of its first visit; empty without one."""
     chromium = shutil.which("chromium")
     if chromium is None:
         return ""

@@ -42,7 +42,7 @@ def made(directory: Path, people: int, *, accounting: str = "per_person") -> tup
         config = directory / role / "config.toml"
         settings = {**tomllib.loads(config.read_text(encoding="utf-8")), "log_stages": True}
         config.write_text(tomli_w.dumps(settings), encoding="utf-8")
-    # What is measured is how fast answers come, not how many one researcher may have.
+    # The benchmark measures how fast answers come, not how many one researcher may have.
     set_limits(directory / "census", quotes_per_minute=1_000_000, quote_burst=1_000_000)
     about = directory / _MADE
     return Deployment(directory), json.loads(about.read_text(encoding="utf-8")) if about.is_file() else {}

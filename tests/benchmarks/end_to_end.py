@@ -35,7 +35,7 @@ SIZES: Final = (0, 10_000, 1_000_000, PEOPLE)
 _ROUNDS: Final = 40
 _TICK_ROUNDS: Final = 6
 _WARM_UP: Final = 3
-# What a question leaves to be done when its answer is out goes on for a while; neither the next floor nor the next one is to meet it.
+# A question's work goes on for a while after its answer is out; neither the next floor nor the next question is to meet it.
 _REST_SECONDS: Final = 0.1
 # At most: times the floor; how far medians lie apart; seconds at the default tick; bytes a person; seconds until a node is ready.
 MOST_RATIO: Final = 2.0
@@ -44,12 +44,12 @@ _MOST_AT_TICK: Final = 2.0
 _MOST_BYTES: Final = 24.0
 _MOST_START: Final = 5.0
 _NODES: Final = ("census", "health")
-# Whoever starts a node without people sees what the interpreter and the libraries take.
+# A node without people shows what the interpreter and the libraries take.
 _NOBODY: Final = 10
 
 
 class Wish(argparse.Namespace):
-    """What is to be measured."""
+    """Measurements to make."""
 
     people: int = PEOPLE
     directory: Path
@@ -72,7 +72,7 @@ def measure(wish: Wish) -> dict[str, Any]:
         seconds, usage = started_alone(deployment, role)
         result["start"][role] = {"seconds": seconds, **usage.to_json()}
     source = HealthSource(deployment.home("health") / "people.csv")
-    # By age alone: other criteria would be other work. Of a small population several sizes are everybody.
+    # Criteria by age alone: other criteria would be other work. In a small population several sizes are everybody.
     cohorts = dict.fromkeys(source.near_by_age(min(size, source.people)) for size in wish.sizes)
     columns = Columns(source)
     with tempfile.TemporaryDirectory(dir=deployment.directory) as folder, Floor(Path(folder), source.people) as floor:
@@ -231,7 +231,7 @@ def _nodes(result: dict[str, Any]) -> list[str]:
 
 
 def _per_person(result: dict[str, Any], role: str, measured: str) -> float:
-    """What people take: without what a node takes that has none; files that are mapped included."""
+    """Memory of the people: without that of a node without people; mapped files included."""
     taken: float = result["memory"][role][measured] - result["empty"][role]["resident"]
     people: int = result["people"]
     return taken / people

@@ -76,7 +76,7 @@ def _dictionary() -> Dictionary:
     )
 
 
-# What is asked, and which columns of which table it speaks of.
+# Criteria, and the columns of the table that they name.
 _CRITERIA: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "age >= 65": {},
     "any(stay)": {},
@@ -125,14 +125,14 @@ def _numbers(column: Column, generator: np.random.Generator, size: int) -> Store
 
 
 class Seconds(NamedTuple):
-    """By the clock, and of the processor for each thread."""
+    """Seconds by the clock, and of the processor for each thread."""
 
     clock: float
     processor: float
 
 
 def both_timed(step: Callable[[], object]) -> Seconds:
-    """What a step takes."""
+    """Time of a step."""
     before = time.process_time()
     clock, _ = timed(step)
     return Seconds(clock, (time.process_time() - before) / _THREADS)

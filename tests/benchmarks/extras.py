@@ -1,6 +1,6 @@
 """Libraries of `requirements-bench.lock`: rivals, and parts of the floor. Nothing else may need them.
 
-They are looked up by name, so that whoever has not installed them can check and test everything else.
+They are looked up by name, so that everything else can be checked and tested without them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The floor: the least that anybody could do with a sample of one bit a place, at the same fixed size whoever is in it.
+"""The floor: the least that anybody could do with a sample of one bit a place, at the same fixed size no matter who is in it.
 
 One filter of the health columns in memory (Polars, whose finds are bits already); AES-GCM over the bits twice; the same bytes through a raw
 socket under mutual TLS to another process, on a connection that stays open; the bare passes over everybody in NumPy (look up,
@@ -58,7 +58,7 @@ class Peer:
         assert self._peer.stdout is not None
         port = int(self._peer.stdout.readline())
         connection = socket.create_connection(("127.0.0.1", port))
-        # Without it a short sample waits 40 ms for an acknowledgement, and the floor would flatter whoever is beside it.
+        # Without it a short sample waits 40 ms for an acknowledgement, and the floor would flatter the product.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         context = _context(folder, ssl.PROTOCOL_TLS_CLIENT)
         self._socket = context.wrap_socket(connection, server_hostname="localhost")
@@ -118,7 +118,7 @@ class Floor:
         self._key = AESGCM(os.urandom(32))
         self._file = os.open(folder / "floor.bits", os.O_CREAT | os.O_WRONLY, 0o600)
         self._peer = Peer(folder)
-        # Of this process, for the sample that was measured last.
+        # Time of this process, for the sample that was measured last.
         self.cpu_seconds = 0.0
 
     def __enter__(self) -> Self:

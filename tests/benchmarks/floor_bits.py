@@ -30,7 +30,7 @@ from health_node.query.marks import mark_sample
 
 _PEOPLE = 15_000_000
 _ROUNDS = 15
-# Whoever has a number or a larger one matches: one comparison, whoever they are.
+# People with this number or a larger one match: one comparison, no matter who they are.
 _DICTIONARY = Dictionary((Column(name="number", type=ColumnType.INTEGER, description="N.", maximum=2**31 - 2),))
 _BOUND = Bound(bytes(32), bytes(32))
 _SALT = bytes(32)

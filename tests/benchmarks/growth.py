@@ -46,7 +46,7 @@ Row: TypeAlias = dict[str, Any]
 
 
 class Wish(argparse.Namespace):
-    """What is to be measured."""
+    """Measurements to make."""
 
     axis: str | None = None
     most: int | None = None
@@ -175,13 +175,13 @@ AXES: Final[Mapping[str, Axis]] = {
 
 
 def titled(axis: Axis, rows: list[Row]) -> str:
-    """What grows, and of how many people."""
+    """The growing axis, and the number of people."""
     people = {row["people"] for row in rows}
     return axis.title if len(people) > 1 else f"{axis.title}, of {people.pop():,} people"
 
 
 def table(result: dict[str, Any]) -> list[str]:
-    """What was measured, as lines of Markdown."""
+    """The measurements, as lines of Markdown."""
     lines = []
     for name, axis in AXES.items():
         rows = result.get(name)

@@ -104,14 +104,14 @@ def run(people: int) -> None:
 
 
 class Counts(NamedTuple):
-    """What was done between two marks."""
+    """Instructions between two marks."""
 
     instructions: int
     allocations: int
 
 
 def counted(people: int) -> dict[str, dict[str, Counts]]:
-    """What each step took in each world."""
+    """Instructions of each step in each world."""
     with tempfile.TemporaryDirectory() as folder:
         command = ["valgrind", "--tool=callgrind", f"--dump-before={_MARK}", f"--callgrind-out-file={folder}/out"]
         done = subprocess.run(

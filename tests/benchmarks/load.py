@@ -49,7 +49,7 @@ from researcher_node.config import AgencyPeer, ResearcherConfig
 
 # Roughly nobody, a hundredth, a fifth and everybody of made-up people: all alike for the nodes.
 SIZES = {"tiny": "age > 104", "small": "age = 40", "medium": "age >= 65", "everybody": "age >= 0"}
-# Of a hundred questions.
+# Shares of a hundred questions.
 _MIX = {"tiny": 50, "small": 30, "medium": 15, "everybody": 5}
 MAX_BELIEF = "0." + 50 * "9"
 _GREEDY = "greedy"
@@ -69,7 +69,7 @@ _CORES = os.cpu_count() or 1
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be run."""
+    """The run."""
 
     people: int
     researchers: int
@@ -83,7 +83,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Load:
-    """What happened."""
+    """Result of the run."""
 
     # Seconds from a question's text to its answer, by size; those of the greedy researcher are apart.
     took: dict[str, list[float]] = field(default_factory=lambda: {size: [] for size in (*SIZES, _GREEDY)})
@@ -99,7 +99,7 @@ class Load:
     replay: dict[str, Any] = field(default_factory=dict)
 
     def add(self, other: Load) -> None:
-        """What another process did at the same time."""
+        """Add the work of another process at the same time."""
         for size, took in other.took.items():
             self.took[size] += took
         for phase, waited in other.waited.items():
@@ -135,7 +135,7 @@ class Load:
                     "answers": len(took),
                     "p50": percentile(took, 50),
                     "p99": percentile(took, 99),
-                    # Of the first fifth and of the last one: what grows with age shows here.
+                    # Medians of the first fifth and of the last one: growth with age shows here.
                     "p50_first": percentile(took[: 1 + len(took) // 5], 50),
                     "p50_last": percentile(took[len(took) * 4 // 5 :], 50),
                 }
@@ -319,7 +319,7 @@ async def _ask_everybody(deployment: Deployment, homes: Sequence[ResearcherHome]
 
 
 def replay(deployment: Deployment, homes: Sequence[ResearcherHome]) -> dict[str, Any]:
-    """What an auditor says who is handed everybody's export."""
+    """Verdict of an auditor on everybody's export."""
     handed_in = deployment.directory / "handed_in"
     parts = [(home.home.path, "researcher") for home in homes]
     parts += [(deployment.home(role), role) for role in ("researcher", "health", "census")]
@@ -348,7 +348,7 @@ def measure(directory: Path, plan: Plan) -> Load:
 
 
 def verdicts(report: dict[str, Any]) -> list[str]:
-    """What is asked of 32 researchers and a million people."""
+    """Verdicts for 32 researchers and a million people."""
     bars = (("answers_per_second", _LEAST_ANSWERS, "answers a second"), ("fairness", _LEAST_FAIRNESS, "fairness"))
     lines = [
         f"- {'pass' if report[key] >= least else 'MISS'}: {report[key]:g} {what}; at least {least:g}"

@@ -1,4 +1,4 @@
-"""What the figures were measured on and with, and what a process has used so far, as Linux says it."""
+"""The machine of the measurements, and resources used by a process so far, as Linux says it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def machine() -> dict[str, str]:
         "measured": datetime.fromtimestamp(system_clock() / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "processor": f"{os.cpu_count()} cores, {_processor()}",
         "memory": f"{memory:.0f} GiB",
-        # Of the last minute and of the last quarter of an hour.
+        # Load averages of the last minute and of the last quarter of an hour.
         "load": " and ".join(f"{os.getloadavg()[which]:.1f}" for which in (0, 2)),
         "system": f"{platform.system()} {platform.release()}",
         **versions,
@@ -54,7 +54,7 @@ def _processor() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a process has used: processor seconds, and bytes of memory."""
+    """Resources used by a process: processor seconds, and bytes of memory."""
 
     cpu_seconds: float
     peak: int
@@ -73,7 +73,7 @@ class Usage:
 
 
 def usage_of(pid: int) -> Usage:
-    """What a process has used until now; OSError if there is none."""
+    """Resources used by a process until now; OSError if there is none."""
     status = dict(
         line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines() if line
     )

@@ -1,7 +1,7 @@
 """BENCHMARKS.md and its pictures from what was measured last: `make bench-report`, or `python -m benchmarks.report`.
 
-What is said of the figures stands here; the figures come from the JSON files that the measurements leave. A measurement that
-was not made is said to be missing.
+The sentences are here; the figures come from the JSON files that the measurements leave. A measurement that was not made is
+said to be missing.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def load(folder: Path, name: str) -> dict[str, Any] | None:
 
 
 def milliseconds(times: Sequence[float]) -> dict[str, float]:
-    """Median and p99 of seconds, in milliseconds. Of fewer than a hundred, p99 is the longest."""
+    """Median and p99 of seconds, in milliseconds. With fewer than a hundred, p99 is the longest."""
     return {
         "median": 1000 * float(np.median(times)),
         "p99": 1000 * float(np.quantile(times, 0.99, method="higher")),
@@ -64,6 +64,6 @@ def say(text: str) -> None:
 
 
 def progress(text: str) -> None:
-    """Tell whoever waits."""
+    """Print progress."""
     sys.stderr.write(f"  {text}\n")
     sys.stderr.flush()

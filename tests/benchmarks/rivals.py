@@ -1,4 +1,4 @@
-"""What people would pick instead, on the same data: `python -m benchmarks.rivals`.
+"""The alternatives that people would pick, on the same data: `python -m benchmarks.rivals`.
 
 Three of them: DuckDB at both agencies with plain ids between them over gRPC (mutual TLS); private set intersection
 (openmined-psi, cardinality only); and a count with OpenDP's noise in one process that holds both agencies' data, which is
@@ -42,10 +42,10 @@ _WARM_UP: Final = 2
 # Ids in one message of the stream.
 _IDS_PER_MESSAGE: Final = 32_768
 _COUNT_METHOD: Final = "/rival.Census/Count"
-# Of each source, the columns that are numbers and those that are texts.
+# Columns of each source that are numbers, and those that are texts.
 _HEALTH: Final = ("health_card::bigint as id, age::utinyint as age", ("sex", "census_division"))
 _CENSUS: Final = ("health_card::bigint as id", ("mother_tongue",))
-# What private set intersection is asked for: a sample of this size against so many people with the wanted language.
+# Input of private set intersection: a sample of this size against so many people with the wanted language.
 _PSI_SAMPLE: Final = 10_000
 _PSI_HELD: Final = 100_000
 _PSI_FALSE_POSITIVES: Final = 1e-9
@@ -53,7 +53,7 @@ _OPENDP_SCALE: Final = 50.0
 
 
 class Gives(NamedTuple):
-    """What one way of counting gives, in a word or two each."""
+    """Properties of one way of counting, in a word or two each."""
 
     name: str
     people_hidden: str
@@ -310,7 +310,7 @@ def table(result: dict[str, Any], ours: dict[str, Any] | None) -> list[str]:
     ours = ours["samples"] if ours is not None and ours["people"] == result["people"] else {}
     broker: dict[str, float] = {}
     for size, found in sizes.items() if ours else ():
-        # By age alone; all of its questions are alike.
+        # Criteria by age alone; all of its questions are alike.
         nearest = min(ours.values(), key=lambda sample, people=found["people"]: abs(sample["people"] - people))
         broker[size] = nearest["answer"]["median"]
     lines = heading("median ms", *(f"{found['people']:,}" for found in sizes.values()))

@@ -135,7 +135,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
 
 
 def sentences(result: dict[str, Any]) -> str:
-    """What dominates, and what would come next."""
+    """Sentences on the dominant step, and on the next one."""
     stages = sorted(
         ((taken, f"{role}: {name}") for role in _NODES for name, taken in _taken(result["spans"][role]).items()),
         reverse=True,

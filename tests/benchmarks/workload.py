@@ -63,7 +63,7 @@ _CHRONIC = (
     "asthma",
 )
 _NAMES = tuple(code for code, _ in DIAGNOSES)
-# Of the population: a diagnosis that fewer have.
+# A diagnosis that a smaller part of the population has.
 _UNCOMMON = 0.05
 # Lines are printed after these parts of the answers.
 _MARKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
@@ -81,7 +81,7 @@ class World:
     diagnoses: npt.NDArray[np.int64]
     procedures: npt.NDArray[np.int64]
     francophone: Mask
-    # By number, from 0.
+    # Index by number, from 0.
     household: npt.NDArray[np.uint32]
 
     @property
@@ -206,13 +206,13 @@ def strict_answers(scale: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What has happened since the line before, and how things stand."""
+    """Events since the previous line, and the present state."""
 
     answers: int
     # Shares of all subjects: of the people, or of their households.
     charged: float
     exhausted: float
-    # Of the people who should have been counted.
+    # Share of the people who should have been counted.
     dropped: float
     # Per study: how many francophones its count misses, on average and at most.
     missing: float
@@ -277,7 +277,7 @@ class Stream:
         return np.unpackbits(self._active, count=self._world.size).view(np.bool_)
 
     def line(self, answers: int) -> Line:
-        """What has happened since the last one."""
+        """Events since the last one."""
         french, linked, french_counted, linked_counted = np.array(self._studies, np.float64).T
         self._studies = []
         charged = self._charges.charged.astype(np.int64)

@@ -33,7 +33,7 @@ TORN_WORDS = r"""
   return torn;
 })
 """
-# What stands beyond the side of the window, outside of boxes that scroll, and the boxes that hide rows.
+# Elements beyond the side of the window, outside of boxes that scroll, and the boxes that hide rows.
 CUT_OFF = """
 () => [...document.querySelectorAll("main *")]
   .filter((each) => each.matches(".scroll") ? each.scrollHeight > each.clientHeight + 1

@@ -26,7 +26,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
     """Three nodes that have answered a dozen questions."""
     made = make(tmp_path_factory.mktemp("browser") / "deployment", accounting="per_person")
     with made.nodes():
-        # By commands: the browser's library runs the event loop of this process.
+        # Started by commands: the browser's library runs the event loop of this process.
         with ThreadPoolExecutor(4) as askers:
             outcomes = list(askers.map(lambda age: made.ask(f"age >= {age}", FRENCH), range(12)))
         assert [outcome.code for outcome in outcomes] == [0] * 12

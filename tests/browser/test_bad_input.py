@@ -92,7 +92,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
 
 
 def watched(page: Page) -> list[str]:
-    """What a script that ran, or wanted to, would leave: dialogs, violations of the policy, requests for its image."""
+    """Traces of a script that ran, or wanted to: dialogs, violations of the policy, requests for its image."""
     seen: list[str] = []
 
     def dismiss(dialog: Dialog) -> None:
@@ -186,7 +186,7 @@ def test_a_session_that_ends_takes_the_staff_s_figures_with_it(context: BrowserC
     expect(staff.get_by_role("heading", level=1)).to_have_text("This page is for the agency's own staff")
     assert staff.locator("#use").count() == 0
     expect(face.locator("#belief")).to_be_visible()
-    # Whoever signs in again elsewhere finds this page as it was.
+    # A person who signs in again elsewhere finds this page as it was.
     other.goto(census.with_key)
     face.clock.fast_forward(31_000)
     expect(face.locator("#visitor")).to_contain_text("Signed in as")

@@ -176,7 +176,7 @@ def test_the_page_follows_what_happens(signed_in: Page, census: Dashboard, deplo
     signed_in.get_by_role("button", name="Pause").click()
     expect(signed_in.get_by_role("status")).to_have_text("Paused")
     assert deployment.ask("age >= 41").code == 0
-    # What would change the page has come: the server says so on every new stream.
+    # A change of the page has come: the server says so on every new stream.
     signed_in.evaluate("new Promise(done => new EventSource('/events').addEventListener('state', done))")
     expect(figure).to_have_text(str(before + 1))
     signed_in.get_by_role("button", name="Go on").click()
@@ -236,7 +236,7 @@ def test_two_dashboards_of_one_machine_keep_their_sessions(
 
 
 def test_the_checkpoint_can_be_copied(browser: Browser, census: Dashboard) -> None:
-    """By a button, to compare it with another party's."""
+    """A button copies it, to compare it with another party's."""
     context = open_context(browser)
     context.grant_permissions(["clipboard-read", "clipboard-write"], origin=census.address)
     page = context.new_page()
@@ -282,7 +282,7 @@ def test_an_order_is_given_on_the_page_and_seen_in_a_second_tab(browser: Browser
         first.get_by_role("button", name="Shut down").click()
         # The box that says that it is meant was not ticked: the browser does not send the form.
         expect(first).to_have_url(shown.address + "/orders")
-        # What somebody is writing stays, also when the order below it has come from elsewhere.
+        # A text that somebody is writing stays, even when the order below it has come from elsewhere.
         second.get_by_label("Reason").fill("again")
         first.get_by_label("I mean it").check()
         first.get_by_role("button", name="Shut down").click()

@@ -47,7 +47,7 @@ def open_context(browser: Browser, **options: Any) -> BrowserContext:
 
 
 def refusing(problems: list[str]) -> Callable[[Dialog], None]:
-    """What closes every dialog, and writes down that there was one."""
+    """Close every dialog, and record that there was one."""
 
     def refuse(dialog: Dialog) -> None:
         problems.append(dialog.message)
@@ -261,7 +261,7 @@ def test_a_bad_address_is_an_error_in_words(browser: Browser, site: LabSite, que
 
 
 def test_a_server_that_ends_is_noticed_and_comes_back(browser: Browser) -> None:
-    """What was drawn stays; the page says why nothing moves, and goes on when the server is there again."""
+    """The drawing stays; the page says why nothing moves, and goes on when the server is there again."""
     context = open_context(browser, locale="en-CA")
     page = context.new_page()
     with lab_site() as served:

@@ -216,7 +216,7 @@ def test_numbers_of_a_number_are_the_library_s(page: Page, folder: Path, key: st
             assert seen in {first, 0}
             seen = last + 1
             assert abs(share - sum(chances[first - field.low : last - field.low + 1])) < 0.6e-4
-            # What is rounded to these numbers, by the law of the mechanism.
+            # Values rounded to these numbers, by the law of the mechanism.
             below = float(law.cdf(int(value), first - 0.5)) if first > field.low else 0.0
             upto = float(law.cdf(int(value), last + 0.5)) if last < field.high else 1.0
             assert abs(share - (upto - below)) < 0.6e-4

@@ -1,6 +1,6 @@
 """Parties with their private keys and their cards: honest ones, and any card that a liar could make and sign.
 
-What a party signs is made with the product's own code; what it may not sign is for the tests to find out.
+Signed documents are made with the product's own code; tests find out what a party may not sign.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def lasting_certificate(identity: Identity, randomness: Randomness) -> TlsCreden
 
 
 def public_text(key: PrivateKey) -> str:
-    """What a card says of a private key."""
+    """A card's entry for a private key."""
     if isinstance(key, TlsCredentials):
         return PeerCertificate.parse_pem(key.certificate).pem.decode("ascii")
     if isinstance(key, UnsealingKey):
@@ -86,7 +86,7 @@ class Party:
         randomness: Randomness = os.urandom,
     ) -> None:
         self.identity = identity
-        # By the text that a card has for them.
+        # Keys by the text that a card has for them.
         self._private: dict[str, PrivateKey] = {}
         keys = {
             purpose: (given or {}).get(purpose) or make_key(purpose, identity, randomness)

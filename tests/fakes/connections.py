@@ -103,7 +103,7 @@ def watch_journals(patch: pytest.MonkeyPatch, **hooks: Hook) -> None:
 
 
 def connecting(**hooks: Hook) -> Callable[..., Any]:
-    """What opens databases as `sqlite3.connect` does now, and watches journals."""
+    """A stand-in for `sqlite3.connect` that opens databases as it does now, and watches journals."""
     connect = sqlite3.connect
 
     def connected(path: Any, *arguments: Any, **options: Any) -> Any:

@@ -170,7 +170,7 @@ class Deployment:
         return run(role, command, "--home", self.home(role), *words)
 
     def json(self, role: str, command: str, *words: str | Path) -> dict[str, Any]:
-        """What a role's command prints with --json; it must succeed. Without a process of its own."""
+        """JSON of a role's command, which must succeed. Without a process of its own."""
         return run_here(role, command, "--home", self.home(role), "--json", *words).result
 
     def ask(self, where: str, count: str = FRENCH, *words: str) -> Outcome:

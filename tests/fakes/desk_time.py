@@ -62,11 +62,11 @@ class TimedDesk:
 
     batch: int = 4
     period_ms: int = PERIOD_MS
-    # What takes the place of ticks.
+    # A replacement for ticks.
     kind: type[Ticks] = Ticks
     has_ticks: bool = True
     most_releases: int = 100
-    # What was worked on, in order, with the time of its log entries; when each outcome left; how often a tick was overrun.
+    # Work in order, with the time of its log entries; when each outcome left; how often a tick was overrun.
     entries: list[tuple[Hashable, int]] = field(default_factory=list)
     left: dict[Hashable, int] = field(default_factory=dict)
     failed: set[Hashable] = field(default_factory=set)

@@ -23,7 +23,7 @@ _MOST_FURTHER = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Agency:
-    """Whose cards stand where in one roster, both ways."""
+    """Places of cards in one roster, both ways."""
 
     places: CardPlaces
     cards: dict[int, int]
@@ -107,7 +107,7 @@ def question_of(values: npt.NDArray[np.uint8], cells: Sequence[set[int] | None])
 
 
 def cards_by_person(cards: CardPlaces) -> dict[int, set[int]]:
-    """By person: every place at which a card of theirs stands, read one by one."""
+    """Places by person: every place of their cards, read one by one."""
     found: dict[int, set[int]] = {}
     everybody = range(len(cards.first))
     for persons, bearings in ((everybody, cards.first), (cards.further_persons.tolist(), cards.further)):

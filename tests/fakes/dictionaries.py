@@ -27,7 +27,7 @@ def _renamed(column: Column) -> Column:
     return replace(column, codes=(Code(f"{first.value} again", first.label), *others))
 
 
-# What a number of the data stands for changes: wholly, for the first code, for those behind a new one, for one that is new.
+# The meaning of a number in the data changes: wholly, for the first code, for those behind a new one, for one that is new.
 CHANGES: Final[dict[str, Callable[[Dictionary], Dictionary]]] = {
     "reordered": _each(lambda column: replace(column, codes=column.codes[::-1])),
     "renamed": _each(_renamed),

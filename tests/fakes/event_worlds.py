@@ -21,7 +21,7 @@ from health_node.people.tables import Declared, shapes_of
 FIRST_DAY: Final = date(2005, 1, 1)
 _DAYS = 400
 CHAIN: Final = LinkageChain([LinkageKey(bytes(range(32)))], "text")
-# Of whoever has far more events than all others.
+# Events of a person with far more of them than all others.
 EVENTFUL: Final = 200
 # Places, and rows of each table: fewer than an operator may declare, so that small blocks are soon gone over.
 ROOM: Final = 4096

@@ -68,7 +68,7 @@ _ANSWER_KEY = UnsealingKey.generate(SeededRandomness("answer")).sealing_key.raw
 
 
 def slot_secret(number: int) -> SlotSecret:
-    """What the noise of a slot comes from."""
+    """Secret of a slot's noise."""
     return SlotSecret(hash_bytes(b"%d" % number))
 
 
@@ -160,7 +160,7 @@ class Asked:
     state: str = "pending"
     criteria: bytes = b""
     nonce: bytes = b""
-    # What the noise of its answer is made of.
+    # Secret of its answer's noise.
     opening: Opening | None = None
 
     @property
@@ -191,7 +191,7 @@ class History:
         self.now_ms = START_MS
         self.census, self.health = SignedLog(self.census_party), SignedLog(self.health_party)
         self.total = 0
-        # Of the answers that are out.
+        # Number of answers that are out.
         self.out_units = self.out = 0
         self.next_slot = 0
         self.roster_in_force = 0
@@ -264,7 +264,7 @@ class History:
         return self.cosigned["census"]
 
     def census_state(self) -> CensusState:
-        """What the operator's next order to the census node refers to."""
+        """The state that the operator's next order to the census node refers to."""
         state = logs.census_state()
         state.origin, state.size, state.policy_hash = logs.ORIGIN, self.census.size, self.census.policy
         return state
@@ -309,7 +309,7 @@ class History:
         return asked
 
     def quote(self, ticket: ticket_pb2.Ticket, **changes: Any) -> quote_pb2.SignedQuote:
-        """What the census agency quotes for a ticket that is made now."""
+        """The census agency's quote for a ticket that is made now."""
         rules, scale = self.rules, ticket.scale
         left = answers_left(rules.cap, self.out_units, scale)
         if rules.max_answers:
@@ -478,7 +478,7 @@ class History:
         return {"census": census, "health": health, "researcher": shown}
 
     def openings(self, key: SealingKey) -> dict[str, bytes]:
-        """What the census agency keeps for the holder of the oversight key: an opening of every charged ticket."""
+        """The census agency's openings for the holder of the oversight key: one of every charged ticket."""
         charged = [asked.opening for asked in self.asked if asked.opening is not None]
         return {f"{opening.ticket}{OPENING_SUFFIX}": seal_opening(opening, key) for opening in charged}
 
@@ -496,12 +496,12 @@ def unwatched(_: str) -> Callable[[int, int], None]:
 
 
 def in_memory(exports: Exports) -> dict[str, MemoryPart]:
-    """What is handed in, as parts."""
+    """The hand-in, as parts."""
     return {role: MemoryPart(files) for role, files in exports.items()}
 
 
 def replayed(exports: Exports, home: AuditorHome, opened: OpenedOnSite | None = None) -> Audited:
-    """What an audit makes of exports that lie in memory."""
+    """Result of an audit of exports that lie in memory."""
     return replay_parts(in_memory(exports), home, unwatched, opened)
 
 

@@ -1,7 +1,7 @@
 """Where things lie in a deployment's homes, for tests that look into them or change them from outside.
 
 The only place under `tests/` outside the tests of homes themselves that knows how configurations name addresses, where
-keys lie and which file is what. Whoever changes the layout changes it here.
+keys lie and which file is what. A change of the layout needs a change here.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PARTIES = ("researcher", "health", "census", "auditor", "colleague")
 """A home each, by the name of its folder. The colleague is a second researcher, who comes late and is sent away again."""
 _ROLES = {"colleague": "researcher"}
 _LOOPBACK = "127.0.0.1"
-# First part of a path in a home -> what lies there. What is named nowhere is `other`.
+# First part of a path in a home -> what lies there. Unnamed files are `other`.
 _PARTS = {
     "people.csv": "source",
     "people.parquet": "source",
@@ -78,13 +78,13 @@ _STORED_MESSAGES: dict[str, type[Message]] = {
 }
 _PRIVATE_BLOCK = re.compile(rb"-----BEGIN PRIVATE KEY-----\n.+?-----END PRIVATE KEY-----\n", re.DOTALL)
 # A PKCS #8 key on P-256 (RFC 5208, RFC 5915): the private number is bytes 36 to 68, so in the first two lines of 48 bytes.
-# What follows is the public key, which is in the certificate, too.
+# The public key follows, which is in the certificate, too.
 _PRIVATE_LINES = slice(1, 3)
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """By what a home's owner is recognised: the certificate that its card puts to use, and the key to it, PEM."""
+    """Identity of a home's owner: the certificate that its card puts to use, and the key to it, PEM."""
 
     certificate: bytes
     private_key: bytes
@@ -101,7 +101,7 @@ def home_exists(home: Path) -> bool:
 
 
 def part_of(path: Path) -> str:
-    """What a file of a home, given relative to it, is: `source`, `keys`, `config`, `loads`, `samples`, and so on."""
+    """Kind of a file of a home, given relative to it: `source`, `keys`, `config`, `loads`, `samples`, and so on."""
     name = path.parts[0]
     for companion in _SQLITE_COMPANIONS:
         name = name.removesuffix(companion)
@@ -181,7 +181,7 @@ def _write_config(home: Path, config: Mapping[str, Any]) -> None:
 
 
 def free_addresses(count: int) -> list[str]:
-    """Of this machine, which nobody listens at."""
+    """Addresses of this machine at which nobody listens."""
     held = [socket.create_server((_LOOPBACK, 0)) for _ in range(count)]
     try:
         return [f"{_LOOPBACK}:{each.getsockname()[1]}" for each in held]
@@ -203,12 +203,12 @@ def own_cards(home: Path) -> list[dict[str, Any]]:
 
 
 def listed_keys(card: Mapping[str, Any], purpose: str) -> list[dict[str, Any]]:
-    """What a card lists for a purpose, oldest first."""
+    """Keys of a card for a purpose, oldest first."""
     return [key for key in json.loads(card["document"])["keys"] if key["purpose"] == purpose]
 
 
 def tls_of(home: Path) -> Tls:
-    """What the home's owner shows at a handshake now."""
+    """Certificate and key of the home's owner for a handshake now."""
     listed = listed_keys(own_cards(home)[-1], "tls")
     now_ms = time.time_ns() // 1_000_000
     begun = [key for key in listed if key["from_ms"] <= now_ms] or listed[:1]
@@ -221,7 +221,7 @@ def tls_of(home: Path) -> Tls:
 
 
 def tls_context(own: Path, peer: Path, side: ssl._SSLMethod) -> ssl.SSLContext:
-    """TLS 1.3 as the owner of one home, with whoever shows a certificate on the other one's card."""
+    """TLS 1.3 as the owner of one home, with any party that shows a certificate on the other one's card."""
     context = ssl.SSLContext(side)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.set_alpn_protocols(["h2"])
@@ -236,7 +236,7 @@ def tls_context(own: Path, peer: Path, side: ssl._SSLMethod) -> ssl.SSLContext:
 
 
 def server_name_of(role: str) -> str:
-    """What a client expects in the certificate of a server of this role."""
+    """Server name that a client expects in the certificate of a server of this role."""
     return f"{role}.tripartite.internal"
 
 

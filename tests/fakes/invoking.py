@@ -18,7 +18,7 @@ def invoke(
     catch_exceptions: bool = True,
     standalone_mode: bool = True,
 ) -> Result:
-    """What a command of the program makes of these words."""
+    """Result of a command of the program with these words."""
     # With the program's settings: a command keeps the help option of its first call, and would show it in later tests.
     return CliRunner().invoke(
         command,

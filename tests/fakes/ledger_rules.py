@@ -1,8 +1,8 @@
 """DESIGN section 5 once more, in plain Python over the JSON of the logs: nothing of the product's is used here.
 
 Written a second time so that a rule which the product forgot, or got wrong in writing and in replay alike, is still missed by
-somebody. Signatures of cards and orders are not checked here; the product's replay does that beside this. What it leaves out,
-that the note which a release carries is a cosigned checkpoint of this very log, is (`verify_release`).
+somebody. Signatures of cards and orders are not checked here; the product's replay does that beside this. It leaves one check
+to `verify_release`: that the note which a release carries is a cosigned checkpoint of this very log.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def cap(max_belief: str) -> int:
 
 
 def price(scale: int) -> int:
-    """What one answer costs, rounded up."""
+    """Price of one answer, rounded up."""
     return (_UNITS + scale - 1) // scale
 
 
 @dataclass
 class _Log:
-    """What both kinds of log have in common."""
+    """Common part of both kinds of log."""
 
     origin: str = ""
     time_ms: int = 0
@@ -60,7 +60,7 @@ class _Log:
     release: str = ""
     linkage: str = ""
     format: int = 0
-    # Of the load in force.
+    # Fields of the load in force.
     dictionary: str = ""
     # Versions and meanings that were adopted, in order.
     adopted: list[tuple[int, str]] = field(default_factory=list)
@@ -68,7 +68,7 @@ class _Log:
     chains: set[str] = field(default_factory=set)
     # Every roster of an agency that came into force here, or was sent from here, in order.
     rosters: dict[str, list[Json]] = field(default_factory=dict)
-    # By number, the load in force as a roster was put down: in a log that sends them, the load that it is of.
+    # The load in force when a roster was recorded, by number: in a log that sends rosters, the load that it belongs to.
     roster_loads: dict[int, str] = field(default_factory=dict)
     known: set[tuple[str, str]] = field(default_factory=set)
     # Every public key that a card of the log's owner or of a peer has listed, by origin and purpose.
@@ -178,7 +178,7 @@ class Answer:
 
 @dataclass
 class CensusLedger(_Log):
-    """What a census log comes to."""
+    """Result of a census log."""
 
     rules: Json = field(default_factory=dict)
     # Whom the first answer was charged to.
@@ -186,7 +186,7 @@ class CensusLedger(_Log):
     # The largest cap that was ever allowed: the first one, or one that the operator confirmed, or a lower one.
     largest_cap: int = 0
     charged: int = 0
-    # What everybody was charged: the answers under strict accounting.
+    # Everybody's charge: the answers under strict accounting.
     common: int = 0
     is_shut: bool = False
     # `budget` or `operator` while it is shut.
@@ -208,7 +208,7 @@ class CensusLedger(_Log):
 
     @property
     def everyone(self) -> int:
-        """What everybody is taken to have been charged under the policy in force."""
+        """Everybody's assumed charge under the policy in force."""
         return self.charged if self.is_strict else self.common
 
     @property
@@ -219,7 +219,7 @@ class CensusLedger(_Log):
 
 
 def read_census(entries: Sequence[Json]) -> CensusLedger:
-    """What the log comes to, if it keeps every rule."""
+    """Result of the log, if it keeps every rule."""
     log = CensusLedger()
     must_shut = False
     for number, entry in enumerate(entries):
@@ -336,7 +336,7 @@ def _charge(log: CensusLedger, entry: Json, event: Json) -> None:
 
 
 def _go_on(log: CensusLedger, entry: Json, event: Json) -> None:
-    """What becomes of an answer."""
+    """Fold the entries after a charge."""
     answer = log.answers.get(event["ticket"])
     if answer is None:
         raise LedgerError(f"entry {entry['sequence']}: an answer without a charge before it")
@@ -440,14 +440,14 @@ class Question:
 
 @dataclass
 class HealthLedger(_Log):
-    """What a health log comes to."""
+    """Result of a health log."""
 
     questions: dict[str, Question] = field(default_factory=dict)
     queries: set[str] = field(default_factory=set)
 
 
 def read_health(entries: Sequence[Json]) -> HealthLedger:
-    """What the log comes to, if it keeps every rule."""
+    """Result of the log, if it keeps every rule."""
     log = HealthLedger()
     for number, entry in enumerate(entries):
         event = log.begin(number, entry)

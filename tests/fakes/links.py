@@ -67,7 +67,7 @@ WitnessScript = Callable[[log_service_pb2.WitnessRequest], Awaitable[log_service
 
 
 def on_the_wire(error: BrokerError) -> AioRpcError:
-    """What a caller in another process catches."""
+    """The error that a caller in another process catches."""
     code, text, trailing = trailing_metadata(error)
     return AioRpcError(code, Metadata(), Metadata(*trailing), details=text)
 
@@ -79,7 +79,7 @@ async def stream(items: Iterable[ItemT]) -> AsyncIterator[ItemT]:
 
 
 async def _checked(requests: AsyncIterable[MessageT]) -> AsyncIterator[MessageT]:
-    """What the server's interceptor lets pass."""
+    """Messages that the server's interceptor lets pass."""
     async for request in requests:
         refuse_unknown_fields(request)
         yield request
@@ -207,7 +207,7 @@ class CountCall(_Call[census_service_pb2.CountRequest]):
 
     @property
     def parts(self) -> list[str]:
-        """What the peer was sent, part by part."""
+        """Messages sent to the peer, part by part."""
         return [str(request.WhichOneof("part")) for request in self.sent]
 
     async def write(self, request: census_service_pb2.CountRequest) -> None:
@@ -246,7 +246,7 @@ class CountCall(_Call[census_service_pb2.CountRequest]):
         return self._peer.cancel()
 
     def _over(self) -> bool:
-        # What the peer said before it ended the call is read first.
+        # The peer's last words before it ended the call are read first.
         return self._peer.done() and not self._unread
 
     async def _run(self, peer: CountScript, seconds: float | None) -> None:
@@ -266,7 +266,7 @@ class CountCall(_Call[census_service_pb2.CountRequest]):
 
 
 class InMemoryCensus:
-    """What a health node's stub is, over a census service in the same process.
+    """A health node's stub, over a census service in the same process.
 
     Its Count may follow a script, one function per attempt; the last one is repeated. `policy` takes the real one's place.
     """
@@ -320,7 +320,7 @@ class InMemoryCensus:
     async def take_roster(
         self, requests: AsyncIterator[census_service_pb2.SendRosterRequest], context: RosterContext
     ) -> census_service_pb2.SendRosterResponse:
-        """What the real service says."""
+        """Answer of the real service."""
         return await send_roster(self.service, requests, self._sender, context)
 
     def honestly(
@@ -344,7 +344,7 @@ def health_service(
 
 
 def roster_sender(world: World, node: HealthNode, stub: census_service_pb2_grpc.CensusServiceAsyncStub) -> RosterSender:
-    """What sends the health agency's rosters, to whatever answers the stub."""
+    """Sender of the health agency's rosters, to any stub."""
     return RosterSender(
         node,
         _link(world, node, stub),
@@ -400,12 +400,12 @@ class InMemoryLink(CensusLink):
 
 
 class LogLink:
-    """What a health node's stub of the log service is: the real one in the same process, or whatever a script says."""
+    """A health node's stub of the log service: the real one in the same process, or a scripted one."""
 
     def __init__(self, service: LogService, sender: Identity) -> None:
         self.service = service
         self._sender = sender
-        # What answers the calls; every request, in order, and how many of them are over.
+        # The answering side; every request, in order, and how many of them are over.
         self.script: WitnessScript = self.honestly
         # How many seconds a call is given that its caller gives so many.
         self.deadline: Callable[[float], float] = lambda timeout: timeout
@@ -423,7 +423,7 @@ class LogLink:
         *,
         wait_for_ready: bool = False,
     ) -> log_service_pb2.WitnessResponse:
-        """What the script says; foreign errors as a caller in another process has them."""
+        """Answer of the script; foreign errors as a caller in another process has them."""
         del wait_for_ready
         self.requests.append(request)
         try:

@@ -48,7 +48,7 @@ from broker_common.tlog.replay import FORMAT_VERSION, LogState
 
 StateT = TypeVar("StateT", bound=LogState)
 ORIGIN = "census.test/log"
-# What the data of these logs was loaded under.
+# Dictionary of the data of these logs.
 DICTIONARY = Dictionary((Column(name="age", type=ColumnType.INTEGER, description="Age.", maximum=130),))
 HEALTH_ORIGIN = "health.test/log"
 POLICY_KEY = SigningKey(Purpose.POLICY, bytes(range(32)))
@@ -75,9 +75,9 @@ HEALTH = party(Identity("health-on", "health", "node"), "health", HEALTH_ORIGIN)
 ALICE = party(Identity("university", "researcher", "alice"), "alice")
 # A second health agency, which nobody but a census agency may ever have heard of.
 NEIGHBOUR = party(Identity("health-x", "health", "node"), "neighbour", "neighbour.test/log")
-# What the health agency signs its own log with.
+# The health agency's log signer.
 HEALTH_SIGNER = NoteSigner(HEALTH_ORIGIN, (HEALTH.signing(Purpose.LOG),))
-# What the health agency cosigns the census log with.
+# The health agency's cosigner of the census log.
 WITNESS = Cosigner(HEALTH_ORIGIN, HEALTH.signing(Purpose.WITNESS))
 
 

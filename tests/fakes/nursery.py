@@ -24,12 +24,12 @@ from pathlib import Path
 
 PROGRAM = Path(sys.executable).with_name("tripartite")
 _MOST_BYTES = 1 << 17
-# What commands import when they run.
+# Modules that commands import when they run.
 _PRELOADED = ("census_node.assembly", "health_node.assembly", "researcher_node.assembly")
 
 
 class Process:
-    """What a test needs of a process that was forked, in the words of `subprocess.Popen`."""
+    """A forked process as tests use it, with the words of `subprocess.Popen`."""
 
     def __init__(self, words: Sequence[str | Path], told: socket.socket) -> None:
         self.args = [str(word) for word in words]

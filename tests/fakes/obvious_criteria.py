@@ -41,7 +41,7 @@ _COMPARE: Mapping[Order, Callable[[Any, Any], bool]] = {
 
 @dataclass(frozen=True)
 class ObviousPerson:
-    """What is known of a person: the values in each column, none if it is left out, and the rows of each event table."""
+    """Facts about a person: the values in each column, none if it is left out, and the rows of each event table."""
 
     values: Mapping[str, Collection[Value]]
     events: Mapping[str, Sequence[Mapping[str, Value | None]]] = field(default_factory=dict)

@@ -11,12 +11,12 @@ Link: TypeAlias = tuple[int, int]
 
 
 class ObviousLedger:
-    """What every subject was charged, by number."""
+    """Charge of every subject, by number."""
 
     def __init__(self, subject: str = "person") -> None:
         self.subject = subject
         self.charged: Counter[int] = Counter()
-        # Whose every card was in the last load that had it, and the last household of every person.
+        # Owner of every card in the last load that had it, and the last household of every person.
         self.last: dict[int, Link] = {}
         self.homes: dict[int, int] = {}
 
@@ -29,13 +29,13 @@ class ObviousLedger:
         return {person for person, home in homes.items() if self.charged[home] + people[home] * price <= room}
 
     def charge(self, links: Iterable[Link], active: set[int], *, price: int) -> None:
-        """Charge one answer to whoever is active."""
+        """Charge one answer to everyone active."""
         for person, home in dict(links).items():
             if person in active:
                 self.charged[person if self.subject == "person" else home] += price
 
     def load(self, links: Mapping[int, Link]) -> None:
-        """A load is in force: whoever has a card, or in a household a person, that was somebody else's takes over their charge."""
+        """A load is in force: a person with a card, or a household with a person, that was another's takes over the other's charge."""
         which = 0 if self.subject == "person" else 1
         pairs = {(link[which], self.last[card][which]) for card, link in links.items() if card in self.last}
         if self.subject == "household":

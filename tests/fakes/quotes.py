@@ -8,7 +8,7 @@ from tripartite.v1 import census_service_pb2, quote_pb2, ticket_pb2
 
 
 def quote_of(shown: census_service_pb2.QuoteResponse) -> quote_pb2.Quote:
-    """What the census node signed."""
+    """The census node's signed quote."""
     return quote_pb2.Quote.FromString(shown.quote.quote)
 
 

@@ -17,7 +17,7 @@ def people_here(sample: set[int], cards: Mapping[int, int]) -> set[int]:
 
 @dataclass
 class ReferenceDesk:
-    """What was charged to each subject."""
+    """Charges of each subject."""
 
     subject_of: Sequence[int]
     charged: Counter[int] = field(default_factory=Counter)
@@ -35,7 +35,7 @@ class ReferenceDesk:
 
 
 def counts_of(active: set[int], values: Sequence[int], cells: Sequence[set[int] | None]) -> list[int]:
-    """How many have a value of each cell; `None` is the rest: whoever is in no other cell, with a value or without."""
+    """Number of people with a value of each cell; `None` is the rest: everyone in no other cell, with a value or without."""
     named = set().union(*(cell for cell in cells if cell is not None))
     have = [values[person] for person in active]
     return [sum(value not in named if cell is None else value in cell for value in have) for cell in cells]

@@ -1,8 +1,8 @@
 """An event loop without threads and without waiting: what happens next is decided by a seed.
 
 Time stands still while anything can be done and jumps to the next instant at which something is due, so that hours of
-retries and ticks take milliseconds. What the product hands to threads runs here, in the loop's own thread, a little later:
-how much later the seed says. So one seed gives one order of events, every time.
+retries and ticks take milliseconds. Work that the product hands to threads runs here, in the loop's own thread, a little
+later: the seed says how much later. So one seed gives one order of events, every time.
 
 Every task and every such job belongs to the `Process` that started it. A process that was killed does nothing more.
 """
@@ -106,7 +106,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
                 if not future.cancelled():
                     future.set_exception(RuntimeError("killed") if isinstance(error, Killed) else error)
-                    # As with threads: whoever has stopped waiting does not hear of it.
+                    # As with threads: a caller that has stopped waiting does not hear of it.
                     future.exception()
             else:
                 if not future.cancelled():

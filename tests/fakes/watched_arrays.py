@@ -1,7 +1,7 @@
 """Arrays that note what is done with them: every NumPy call with the shapes and types it reads, fills and makes.
 
-A note says nothing of the numbers in an array, so equal notes of two samples mean equal work and equal allocations. What
-`where=` leaves out no shape shows: it is never written, and a note of it is refused.
+A note says nothing of the numbers in an array, so equal notes of two samples mean equal work and equal allocations. A
+shape does not show the elements that `where=` leaves out: they are never written, and a note of them is refused.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def watching() -> Iterator[None]:
 
 
 def notes_of(step: Callable[[], object]) -> Notes:
-    """What a step does."""
+    """Notes of a step."""
     _notes.clear()
     step()
     found = Counter(_notes)

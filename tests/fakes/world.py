@@ -216,7 +216,7 @@ class Secrets:
 
 
 class HasTables(Protocol):
-    """What keeps rows in a journal."""
+    """A store of rows in a journal."""
 
     @staticmethod
     def create_tables(db: Database) -> None: ...
@@ -248,7 +248,7 @@ class World:
         self.people = make_pseudonyms(people)
         # As the health agency declares them.
         self.places = DECLARED_STEP if places is None else places
-        # Of each health agency's only roster, which is of everybody and in force from the start.
+        # Values of each health agency's only roster, which is of everybody and in force from the start.
         self.roster_salt = os.urandom(SALT_BYTES)
         self.roster_number = 1
         # Three of four, spread through the health agency's people, as in life.
@@ -275,15 +275,15 @@ class World:
         self.offered: dict[int, ticket_pb2.NoiseSlot] = {}
         self._copies = itertools.count(1)
         self._closing: list[Callable[[], None]] = []
-        # What each agency adopts and loads its data under.
+        # Dictionary that each agency adopts and loads its data under.
         self.census_dictionary, self.health_dictionary = dictionaries
-        # What each agency's data in force was loaded under.
+        # Dictionary of each agency's data in force.
         self.census_in_force, self.health_in_force = dictionaries
         self.census_folder = directory / "census"
         self.health_folder = directory / "health"
         self._make_census()
         self.census = self.open_census()
-        # What a start does: the noise slots that quotes are made of are committed to and cosigned.
+        # Start: the noise slots of quotes are committed to and cosigned.
         self.census.recover()
         for agency in (HEALTH, OTHER_HEALTH):
             self.give_roster(agency)
@@ -313,7 +313,7 @@ class World:
             register(journal, self.parties[peer].card, projects=[PROJECT] if peer.role == "researcher" else None)
 
     def _signer(self, own: Identity, clock: Clock) -> Callable[[LogState], NoteSigner]:
-        """What a party's log is signed with: the keys that its card honours, or the one there is before any card."""
+        """Signer of a party's log: the keys that its card honours, or the one there is before any card."""
         party = self.parties[own]
 
         def signer(state: LogState) -> NoteSigner:
@@ -327,7 +327,7 @@ class World:
 
     @property
     def roster(self) -> roster_pb2.RosterManifest:
-        """What either health agency says of its roster."""
+        """Roster manifest of either health agency."""
         commitment = commit_roster(self.roster_salt, self.places, roster_hash(self.people))
         return roster_pb2.RosterManifest(number=self.roster_number, linkage=self.linkage, commitment=commitment)
 
@@ -568,7 +568,7 @@ class World:
             clock=self.census_clock,
             randomness=self._draw,
         )
-        # What the service does beside queries.
+        # The service's work beside queries.
         census.rosters.join_due()
         return self.census
 
@@ -588,7 +588,7 @@ class World:
             census.publication.hear()
 
     def cosigner(self, identity: Identity) -> Cosigner:
-        """What a party cosigns other logs with."""
+        """A party's cosigner of other logs."""
         party = self.parties[identity]
         key = party.card.in_use(Purpose.WITNESS.value, self.clock())
         assert isinstance(key, VerifyKey)
@@ -612,7 +612,7 @@ class World:
     def put_in_force(
         self, journal: Journal[CensusState], loads: LoadFolder, registry: Registry, release: str = RELEASE
     ) -> None:
-        """Write a registry and put it in force; whoever has another's card takes over what that one was charged."""
+        """Write a registry and put it in force; a person with another's card takes over that one's charge."""
         with journal.reading() as state:
             before = state.load
         known = Known.read(loads.file(before), before) if before else Known.none()
@@ -802,7 +802,7 @@ class World:
         return Order(sign_ticket(body, key or self.secrets.ticket[researcher]), unsealing_key, condition, nonce)
 
     def bound(self, order: Order) -> Bound:
-        """What the order's sample is bound to."""
+        """Context of the order's sample."""
         return Bound(order.hash, hash_bytes(self.roster_manifest))
 
     def sample(self, order: Order, people: Pseudonyms | None = None, salt: bytes | None = None) -> OrderedSample:
@@ -843,7 +843,7 @@ class World:
     def admit(self, messages: Sequence[census_service_pb2.CountRequest], sender: Identity = HEALTH) -> SampleAttempt:
         """Head and parts through admission.
 
-        What an admitted sample holds of the budget it holds for as long as its walk lasts, which is the flow's
+                An admitted sample holds its part of the budget for as long as its walk lasts, which is the flow's
         business: here the hold ends at once, so that a charge meets the ledger's own check and nothing before it.
         """
         head, parts = messages[0].head, [message.bits for message in messages[1:]]
@@ -866,7 +866,7 @@ class World:
         return self.sealed(order)
 
     def release(self, order: Order) -> None:
-        """What follows a cosignature."""
+        """The steps after a cosignature."""
         release(self.census, order.hash.hex())
 
     def sealed(self, order: Order) -> bytes:
@@ -877,7 +877,7 @@ class World:
         return answer.sealed
 
     def open(self, order: Order, sealed: bytes) -> OpenedAnswer:
-        """What the researcher reads."""
+        """The researcher's reading of it."""
         verified = unseal_answer(
             sealed,
             unsealing_key=order.unsealing_key,
@@ -914,7 +914,7 @@ class World:
         return answers
 
     def remember(self, answers: Answers, order: Order) -> str:
-        """What a researcher keeps before a ticket leaves; gives the query id."""
+        """The researcher's record before a ticket leaves; gives the query id."""
         body = order.body
         asked = AskedQuestion(
             query=body.query_id.hex(),
@@ -933,7 +933,7 @@ class World:
         return asked.query
 
     def quoted(self, ticket: ticket_pb2.Ticket) -> quote_pb2.SignedQuote:
-        """What an honest census node has just quoted for a ticket."""
+        """An honest census node's quote for a ticket."""
         policy = self.policy
         with self.census.journal.reading() as state:
             left = quotable_answers(state, policy, ticket.scale, unfinished=self.census.unfinished)
@@ -1003,7 +1003,7 @@ class World:
 
     @contextlib.contextmanager
     def refusing(self, *codes: str) -> Iterator[None]:
-        """What happens inside is refused with one of `codes`, charges nothing, and hinders nobody afterwards."""
+        """The block is refused with one of `codes`, charges nothing, and hinders nobody afterwards."""
         with self.unchanged(), pytest.raises(BrokerError) as caught:
             yield
         assert caught.value.code in codes
@@ -1011,7 +1011,7 @@ class World:
 
 
 def charge_and_answer(node: CensusNode, attempt: SampleAttempt) -> Checkpointed:
-    """What follows an admission, as the flow does it: kept, charged, counted and answered; gives the proof of the charge.
+    """The steps after an admission, as the flow does them: kept, charged, counted and answered; gives the proof of the charge.
 
     The charge is shown at once, so that its health agency can cosign it.
     """
@@ -1030,7 +1030,7 @@ def charge_and_answer(node: CensusNode, attempt: SampleAttempt) -> Checkpointed:
 
 
 def release(node: CensusNode, ticket_hash: str) -> None:
-    """What follows a cosignature, as the flow does it; an error where there is none."""
+    """The steps after a cosignature, as the flow does them; an error where there is none."""
     with node.journal.reading() as state:
         ticket = state.tickets[ticket_hash]
     charge = Charge(ticket.charge.health, ticket_hash, ticket.index)
@@ -1124,7 +1124,7 @@ def read_log(path: Path) -> list[Entry]:
 def verify_stored_log(path: Path, state: StateT, signer: NoteSigner) -> StateT:
     """Replay a journal from its file alone and compare it with its signed checkpoint."""
     with contextlib.closing(_reader(path)) as connection:
-        # Of one instant: the node may be writing.
+        # A snapshot of one instant: the node may be writing.
         connection.execute("begin")
         data = [bytes(entry) for _, entry in sorted(connection.execute(_ENTRIES))]
         ((_, note, _),) = connection.execute("select * from head")

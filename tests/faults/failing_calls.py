@@ -46,5 +46,5 @@ class FailingCalls:
 
 
 def path_of(target: int | str | bytes | os.PathLike[str]) -> Path:
-    """What a call of the operating system is about: a path, or an open file."""
+    """The object of a call of the operating system: a path, or an open file."""
     return Path(f"/proc/self/fd/{target}").readlink() if isinstance(target, int) else Path(os.fsdecode(target))

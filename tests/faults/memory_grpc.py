@@ -94,7 +94,7 @@ class Network:
         self._cut.clear()
 
     def drop(self, process: Process) -> None:
-        """A process is gone: whoever it talked to notices."""
+        """A process is gone: its peers notice."""
         for call in list(self._calls):
             if process in {call.client, call.server_process}:
                 call.fail(StatusCode.UNAVAILABLE)
@@ -134,7 +134,7 @@ class Network:
 
 
 class _Server:
-    """What `grpc.aio.server` gives."""
+    """Stand-in for a `grpc.aio.server`."""
 
     def __init__(self, network: Network, interceptors: Sequence[aio.ServerInterceptor]) -> None:
         process = current_process()
@@ -196,7 +196,7 @@ def _holds(pems: bytes, pem: bytes) -> bool:
 
 
 class _Context:
-    """What handlers and the interceptor use of a servicer context."""
+    """The part of a servicer context that handlers and the interceptor use."""
 
     def __init__(
         self, certificate: bytes, begin: Callable[[Sequence[tuple[str, str]]], Coroutine[Any, Any, None]]
@@ -219,7 +219,7 @@ class _Context:
 
 
 class _Channel:
-    """What `grpc.aio.secure_channel` gives."""
+    """Stand-in for a `grpc.aio.secure_channel`."""
 
     def __init__(self, network: Network, target: str, tls: _ClientTls) -> None:
         process = current_process()
@@ -309,7 +309,7 @@ class _SendingCall:
         self.cancel = call.cancel
 
     async def initial_metadata(self) -> Metadata:
-        """What the server said before its response: nothing, if the call is over first."""
+        """Metadata that the server sent before its response: nothing, if the call is over first."""
         either: set[asyncio.Future[Any]] = {self._call.beginning, self._call.over}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         return Metadata(*self._call.beginning.result()) if self._call.beginning.done() else Metadata()

@@ -60,7 +60,7 @@ _PATIENCE_STEPS = 4
 _STEP_SECONDS = 10.0
 # Longer than any walk from a sample's first byte to its charge.
 _LONGEST_WALK_SECONDS = 30.0
-# Of a quote, for a question to be submitted and its sample to arrive.
+# Time left of a quote for a question to be submitted and its sample to arrive.
 _LEAST_ASKING_MS = 500
 _WITH_INBOX, _WITHOUT_INBOX = RESEARCHERS
 _NODES = (*AGENCIES, _WITH_INBOX)
@@ -88,7 +88,7 @@ class SequenceError(AssertionError):
 
 @dataclass
 class Outcome:
-    """What a sequence came to: how often which operation ended how, and what the ledger holds."""
+    """Result of a sequence: how often which operation ended how, and the ledger's content."""
 
     ended: Counter[tuple[str, str]]
     charged: int
@@ -605,7 +605,7 @@ class _Run:
             home = self.simulation.home(party)
             before, now_ms = home.own_card(), self.simulation.wall_ms(party)
             from_ms = now_ms + wait * 1000
-            # What the command honours by default is longer than any sequence.
+            # The command's default time of honour is longer than any sequence.
             until_ms = from_ms + 400 * _DAY * 1000
             _rotate(home, before, purpose, now_ms=now_ms, from_ms=from_ms, until_ms=until_ms)
             home.after_rotation(purpose)
@@ -711,7 +711,7 @@ class _Run:
             raise SequenceError(f"charged for a ticket that had expired: {charge}")
 
     def _verify_slot(self, answer: ledger_rules.Answer) -> None:
-        """What a new charge is noised with was committed to by the node that charged it, not by one before a restart."""
+        """The node that charged committed to the noise of a new charge, not one before a restart."""
         started = max(size for size in self.simulation.census_starts if size <= answer.index)
         events = [entry["event"] for entry in self.logs.json["census"][:started]]
         committed = sum(len(event["commitments"]) for event in events if event["type"] == "slots")

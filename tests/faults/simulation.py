@@ -120,7 +120,7 @@ def make_template(folder: Path, accounting: str = "strict") -> Path:
     ):
         with (folder / role / "config.toml").open("a") as file:
             file.write(f"\n[limits]\n{limits}")
-        # What is loaded lies elsewhere: a kill copies the home.
+        # Loads are kept elsewhere: a kill copies the home.
         (folder / role / "people.csv").rename(folder / f"{role}.csv")
     return folder
 
@@ -137,9 +137,9 @@ class Party:
     # Whether it is to be started again when it has stopped.
     wanted: bool = True
     processes: set[Process] = field(default_factory=set)
-    # What is to happen to its next commit.
+    # Fate of its next commit.
     fault: Fault | None = None
-    # What kills it: so many commits, or messages, from now.
+    # Countdown to its kill: so many commits, or messages, from now.
     kill_at_commit: tuple[int, When] | None = None
     kill_at_message: int | None = None
     # How long it is down after a kill that waits for its moment.
@@ -193,13 +193,13 @@ class Simulation:
         self._writing: list[Journal[Any]] = []
         # How many entries the census log had when its node was started, each time.
         self.census_starts: list[int] = []
-        # By ticket: what the answer must be, as the newest charge of it fixed it.
+        # The required answer of each ticket, as its newest charge fixed it.
         self.expected: dict[str, tuple[int, ...]] = {}
-        # By ticket: name and key of the sample that its charge was made of.
+        # Name and key of the sample of each ticket's charge.
         self.references: dict[str, str] = {}
-        # What every subject was charged.
+        # Charges of every subject.
         self.ledger = ObviousLedger()
-        # What must not happen, as soon as it is seen.
+        # Violations, as soon as they are seen.
         self.problems: list[str] = []
         self._background: set[asyncio.Task[Any]] = set()
 
@@ -374,7 +374,7 @@ class Simulation:
             await asyncio.wait({serving})
 
     def kill(self, name: str, *, down_seconds: float) -> None:
-        """Kill every process of a party here and now. What is started next finds the bytes of this instant."""
+        """Kill every process of a party here and now. The next process finds the bytes of this instant."""
         party = self.parties[name]
         party.kill_at_commit = party.kill_at_message = None
         doomed = [*party.processes, *([party.node] if party.node else [])]
@@ -481,7 +481,7 @@ class Simulation:
         return "", lambda: None
 
     def _fault(self, process: Process | None) -> Fault | None:
-        """What the disk does to the commit of a process, if anything."""
+        """The disk's fault at the commit of a process, if any."""
         if process is None:
             return None
         party = self.parties[process.party]
@@ -490,7 +490,7 @@ class Simulation:
         return fault
 
     def remember(self, party: Party, journal: Journal[Any]) -> None:
-        """What every charge that has just become durable fixed: the noisy count, from its kept sample."""
+        """The noisy count that every charge fixed when it became durable, from its kept sample."""
         if party.name != "census":
             return
         for row in journal.db.query("select * from pending order by rowid"):
@@ -539,7 +539,7 @@ class Simulation:
     # --- what is on disk -------------------------------------------------------------------------------------------
 
     def rows(self, party: str, statement: str) -> list[tuple[Any, ...]]:
-        """What a database holds, read by a connection of its own."""
+        """Rows of a database, read by a separate connection."""
         name = "answers.db" if party in RESEARCHERS else "journal.db"
         path = self.parties[party].folder / name
         if not path.is_file():

@@ -253,7 +253,7 @@ async def bring_roster(world: World, number: int = SECOND) -> str:
         while not sending.done():
             await service._rosters.round()
         await sending
-        # What was replaced is erased behind it.
+        # The replaced file is erased behind it.
         await service._rosters.round()
     except BrokerError as error:
         return error.code
@@ -269,7 +269,7 @@ def verify_rosters(world: World, numbers: list[int]) -> None:
     assert [event.number for event in world.events(Rostered) if event.health == HEALTH.organisation] == numbers
     joined = world.census.rosters.usable(HEALTH.organisation, numbers[-1])
     assert len(cards_by_person(joined.cards)) == len(world.in_census)
-    # Of each of both agencies.
+    # One for each of both agencies.
     assert len(list((world.census_folder / "rosters").iterdir())) == 2 * 2
     world.verify_log()
 
@@ -289,7 +289,7 @@ async def test_every_system_call_on_a_rosters_file(
             verify_rosters(world, [FIRST, SECOND])
             world.close()
             break
-        # What fails while it comes costs another attempt; the node stops for a key that it cannot erase.
+        # A failure while it comes costs another attempt; the node stops for a key that it cannot erase.
         assert code == (("BUSY" if number < 7 else "STORE_FAILED") if calls.failed else "")
         world.crash_census()
         world.census.recover()
@@ -385,7 +385,7 @@ def test_every_system_call_on_slot_secrets(tmp_path: Path, monkeypatch: pytest.M
         world.close()
         if not calls.reached:
             break
-    # What is left of the start before is wiped and removed; then the folder, the file and its name.
+    # Remains of the previous start are wiped and removed; then the folder, the file and its name.
     assert calls.made == ["fsync", "unlink", "mkdir", "open", "fsync", "open", "fsync"]
 
 
@@ -595,11 +595,11 @@ def every_statement(
         connection = break_statements(answers._db, partial(is_after, number), happens=happens)
         code = outcome_of(lambda order=order, answers=answers: step(answers, order))  # type: ignore[misc]
         answers.close()
-        # What a statement before the failing one was reading is held by the traceback of the failure.
+        # The traceback of the failure holds the rows that a statement before the failing one was reading.
         gc.collect()
         if number >= len(connection.statements):
             break
-        # Closed again: whoever has the store open keeps the next one from starting its log over, which tries many times.
+        # Closed again: a process with the store open keeps the next one from starting its log over, which tries many times.
         with contextlib.closing(world.open_answers()) as reopened:
             yield reopened, order, code
 

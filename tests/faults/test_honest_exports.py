@@ -26,7 +26,7 @@ from researcher_node.assembly import ResearcherHome
 
 # Pairs that are looked at of each sequence.
 PAIRS = 60
-# What nobody is accused of who keeps the rules.
+# Codes of which no honest party is accused.
 ACCUSED = {
     "NOTE_WITHHELD",
     "QUOTE_BUDGET",
@@ -43,12 +43,12 @@ NOTES = ("cosigned", "witnessed")
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a sequence begins with a copy of."""
+    """Template with a copy of which a sequence begins."""
     return make_template(tmp_path_factory.mktemp("sequences") / "template")
 
 
 class Exporting:
-    """What each agency would have handed in after each commit, and what researchers have at the end."""
+    """Exports of each agency after each commit, and of researchers at the end."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._folder = folder
@@ -103,7 +103,7 @@ class Exporting:
         return files
 
     def codes(self, census: dict[str, bytes], health: dict[str, bytes]) -> list[str]:
-        """What an auditor finds who is shown these."""
+        """Findings of an auditor who is shown these."""
         assert self.home is not None
         exports = {"census": census, "health": health, "researcher": self.receipts}
         # Nobody has looked before.

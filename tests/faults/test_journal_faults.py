@@ -110,7 +110,7 @@ def opened_journal(path: Path, clock: FakeClock | None = None) -> Iterator[Journ
 
 
 def stored(path: Path) -> tuple[int, set[str]]:
-    """What the file holds, read without the product: number of entries that replay, tickets with a row."""
+    """Content of the file, read without the product: number of entries that replay, tickets with a row."""
     connection = sqlite3.connect(path)
     try:
         entries = [bytes(row[0]) for row in connection.execute("select entry from entries order by sequence")]
@@ -300,7 +300,7 @@ def test_time_in_the_log_never_runs_backwards_although_the_clock_does(path: Path
 
 
 def test_a_proof_leads_from_the_entry_to_the_signed_checkpoint(path: Path) -> None:
-    """What the census node hands to the health node holds against its public key alone."""
+    """The census node's proof to the health node holds against its public key alone."""
     with opened_journal(path) as journal:
         for index in range(READY):
             proved = journal.prove(index)
@@ -554,7 +554,7 @@ def test_a_log_that_shrinks_under_a_running_node_stops_it(path: Path) -> None:
     ],
 )
 def test_entries_forged_under_a_running_node_stop_it(path: Path, statement: str) -> None:
-    """What another writer adds must obey the same rules."""
+    """Entries of another writer must obey the same rules."""
     with opened_journal(path) as journal:
         tamper(path, statement)
         assert code_of(lambda: enter_transaction(journal)) == "INTEGRITY"
@@ -603,7 +603,7 @@ def outcome(journal: Journal[CensusState]) -> str:
 
 
 def statements_of_one_life(path: Path) -> list[str]:
-    """What a sound transaction runs; the file holds it afterwards."""
+    """Statements of a sound transaction; the file holds it afterwards."""
     with opened_journal(path) as journal:
         faulty = break_connection(journal, never, runs_first=False)
         one_life(journal)
@@ -731,7 +731,7 @@ def test_a_locked_file_is_busy_and_the_journal_stays_usable(path: Path) -> None:
                 assert caught.value.code == "BUSY"
                 assert not caught.value.stops_node
                 assert not journal.is_broken
-            # What is there can still be read, signed and proved.
+            # Existing entries can still be read, signed and proved.
             with journal.reading() as state:
                 assert state.size == READY
             assert SIGNER.verifier.verify_checkpoint(journal.checkpoint()).size == READY
@@ -762,7 +762,7 @@ def test_a_lock_that_is_let_go_in_time_is_waited_for(path: Path) -> None:
 
 
 def test_a_disk_that_fails_while_something_is_read_closes_the_journal_for_good(path: Path) -> None:
-    """Whoever looks a row up in a reading must not go on serving from a file that cannot be read."""
+    """A lookup in a reading must not go on serving from a file that cannot be read."""
     journal = open_journal(path)
     break_connection(journal, lambda _, statement: "pending" in statement, runs_first=False)
     with pytest.raises(InternalError, match="STORE_FAILED"), journal.reading():

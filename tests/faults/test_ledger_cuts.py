@@ -91,7 +91,7 @@ class Camera:
             target = arguments[0]
             path = path_of(target)
             if path.is_relative_to(self._world.folder):
-                # What is not flushed yet may be there in part.
+                # Unflushed writes may be there in part.
                 self._shoot(name, half=path if name == "fsync" and path.is_file() else None)
             return call(*arguments, **options)
 
@@ -194,7 +194,7 @@ def _verify_retry(there: LedgerWorld, asked: Asked) -> None:
 
 
 def test_every_step_was_cut(lived: Lived) -> None:
-    """What is tested above is not nothing: each row of the table is among the cuts."""
+    """The test above tests something: each row of the table is among the cuts."""
     by_act = {(cut.act.rstrip(" 12345"), cut.step) for cut in lived.cuts}
     for act, steps in {
         "charge": {"open", "fsync", "fsync, torn", "commit", "committed"},

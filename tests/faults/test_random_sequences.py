@@ -42,13 +42,13 @@ from faults.simulation import make_template
 from broker_common.tlog.entries import Charged
 
 SEEDS_PER_TEST = 10
-# Of the seeds below every ten have more than forty charges between them.
+# Every ten of the seeds below have more than forty charges between them.
 FEWEST_CHARGES = 15
 
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a sequence begins with a copy of."""
+    """Template with a copy of which a sequence begins."""
     return make_template(tmp_path_factory.mktemp("sequences") / "template")
 
 

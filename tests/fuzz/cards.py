@@ -84,7 +84,7 @@ def _key(purpose: str, key: SigningKey, card: VerifiedCard, *, until_ms: int = 0
 
 
 def _verify_whole(card: VerifiedCard) -> None:
-    """What holds of every card that is taken from anybody."""
+    """Properties of every card that is taken from anybody."""
     signed = card.signed
     require(parse_signed_card(signed.to_bytes()) == signed, "a card is read back")
     require(signed.document.encode() == card.card.document, "a card has one spelling")
@@ -114,7 +114,7 @@ def _card_seeds() -> dict[str, bytes]:
         "census": b"w" + census.signed.to_bytes(),
         "signed": b"s" + document,
         "two identities": b"s" + _key(IDENTITY, _NEXT, own, until_ms=NOW_MS + DAY_MS),
-        # Of milliseconds, the last before the year 10000, and the next.
+        # Milliseconds: the last before the year 10000, and the next.
         "last time": b"s" + document.replace(b'"until_ms":0', b'"until_ms":253402300799999'),
         "bad time": b"s" + document.replace(b'"until_ms":0', b'"until_ms":253402300800000'),
         "bad identity": b"s" + document.replace(b'"name":"researcher-1"', b'"name":"researcher-2"'),
@@ -163,7 +163,7 @@ def _file_seeds() -> dict[str, bytes]:
 
 
 def _verify_after(card: VerifiedCard) -> None:
-    """What holds of every card that takes the place of the researcher's."""
+    """Properties of every card that replaces the researcher's."""
     before = RESEARCHER.card
     _verify_whole(card)
     require(card.card.identity == before.card.identity, "a party keeps its name")
@@ -253,7 +253,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         max_bytes=12_000,
         on_the_wire=True,
     ),
-    # What a peer answers when it is told our card.
+    # A peer's answer to our card.
     "newer_card": Target(
         parse=_parse_newer,
         check=_check_newer,

@@ -136,7 +136,7 @@ def _keep(name: str, fresh: Path) -> tuple[int, int, int]:
     candidates = sorted((path.read_bytes() for path in fresh.iterdir()), key=len)
     worth = [(data, _arcs(target, data)) for data in candidates if len(data) <= _MOST_KEPT_BYTES]
     while kept < _MOST_KEPT and worth:
-        # What adds most comes first; of equals the smallest.
+        # The largest addition comes first; the smallest of equals.
         data, _ = max(worth, key=lambda each: (len(each[1] - covered), -len(each[0])))
         new = _arcs(target, data) - covered
         if not new:

@@ -9,7 +9,7 @@ import sys
 
 import atheris
 
-# What is imported in here is instrumented, so that the fuzzer sees which of our own branches an input takes.
+# Modules imported in here are instrumented, so that the fuzzer sees which of our own branches an input takes.
 with atheris.instrument_imports(include=["broker_common", "census_node", "health_node", "researcher_node"]):
     from fuzz.targets import TARGETS
 

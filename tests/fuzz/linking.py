@@ -1,4 +1,4 @@
-"""What linkage staff writes: settings, and decisions of clerks."""
+"""Linkage staff's files: settings, and decisions of clerks."""
 
 from __future__ import annotations
 

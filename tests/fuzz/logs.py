@@ -304,7 +304,7 @@ def _census_log_seeds() -> dict[str, bytes]:
         _line(7, Delivered(ticket=logs.hash_of(1), by="inbox"), policy),
         _line(8, Shutdown(reason="operator", note="a drill"), policy),
     ]
-    # What is signed here is signed again when the log is read.
+    # Documents signed here are signed again when the log is read.
     reopened = Reopened(note="the drill is over", signature="x", key_id="x")
     unconfirmed = logs.adopted(logs.policy(max_belief="0.9"))
     weaker = msgspec.structs.replace(

@@ -572,7 +572,7 @@ def _answer(receipt: answer_pb2.SignedReceipt) -> answer_pb2.SignedAnswer:
 
 
 def _sealed(data: bytes) -> bytes:
-    """What the researcher receives; what is inside it is honest but for the part that `data` names."""
+    """The researcher's sealed answer; its content is honest but for the part that `data` names."""
     part, rest = data[:1], data[1:]
     if part == b"r":
         return rest
@@ -688,7 +688,7 @@ def _slot_seeds() -> dict[str, bytes]:
 
 
 def _quote_body(**changes: Any) -> quote_pb2.Quote:
-    """What an honest census node quotes."""
+    """An honest census node's quote."""
     fields: dict[str, Any] = {
         "researcher_id": "alice",
         "question": parse_question(FRENCH, CENSUS_DICTIONARY).to_wire(),

@@ -1,4 +1,4 @@
-"""What an agency writes about its own data, and files in its own words."""
+"""An agency's own files: what it writes about its data, and files in its own words."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _parse_rows(data: bytes) -> None:
             require(set(chunk.columns) == set(PUBLISHED), "the columns are the published ones")
             for column in DICTIONARY.columns:
                 rows = zip(chunk.columns["health_card"], chunk.columns[column.name], strict=True)
-                # Of a row without an id nothing is loaded.
+                # A row without an id loads nothing.
                 codes = {code for card, text in rows if card for code in text.split(";")}
                 require(not column.codes or codes <= {"", *column.values}, "the codes are published ones")
     finally:

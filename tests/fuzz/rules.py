@@ -28,7 +28,7 @@ _WORDS = (b'"scales":[', b"1e2", b"4294967296", b'"\\u0000"', b"[[", b"null", b"
 
 
 def _verify_sensible(policy: Policy) -> None:
-    """What holds of every policy that may come into force."""
+    """Properties of every policy that may come into force."""
     verify_policy(policy)
     require(parse_policy(policy.document) == policy, "a policy is read back")
 
@@ -73,7 +73,7 @@ def _find(data: bytes) -> Proposal:
     part, rest = data[:1], data[1:]
     content, named = make_proposal(_POLICY, _KEY).to_bytes(), _NAMED[:8]
     if part == b"n":
-        # Nothing outside of the folder: whoever names a file may well name a device that never ends.
+        # Nothing outside of the folder: a named file may well be a device that never ends.
         named = rest.decode("utf-8", "surrogateescape").replace("/", "")
     elif part == b"d":
         text = rest.decode("utf-8", "replace")

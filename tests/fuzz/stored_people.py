@@ -46,7 +46,7 @@ def read_store(path: Path) -> str:
                 store.mark(parse_condition(where, HEALTH_DICTIONARY), lambda _people, _marks: None)
     except BrokerError as error:
         return error.code
-    except Exception as error:  # noqa: BLE001 - told to whoever started this process
+    except Exception as error:  # noqa: BLE001 - told to the parent process
         return f"{type(error).__name__}: {error}".replace("\n", " ")
     return "read"
 

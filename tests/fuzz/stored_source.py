@@ -74,7 +74,7 @@ def load(role: str, path: Path) -> str:
             _verify_report(report.rows, report.loaded + report.without_card, report.rejected)
     except BrokerError as error:
         return error.code
-    except Exception as error:  # noqa: BLE001 - told to whoever started this process
+    except Exception as error:  # noqa: BLE001 - told to the parent process
         return f"{type(error).__name__}: {error}".replace("\n", " ")
     finally:
         store.unlink(missing_ok=True)

@@ -111,7 +111,7 @@ def _copy(content: bytes) -> Iterator[Path]:
 
 
 def _opened(path: Path) -> dict[str, str | int]:
-    """What a journal says of itself. It is closed however its opening ends: that is Python's business, not its own."""
+    """A journal's own figures. It is closed however its opening ends: that is Python's business, not its own."""
     journal = _open(path)
     try:
         return journal.state.summary()
@@ -210,7 +210,7 @@ def _check_registry(registry: Registry, data: bytes) -> None:
         require(len(people.homes.of_person) == people.person_count, "everybody lives somewhere")
 
 
-# Of more there would be no test: nobody has a card, and everybody has a number.
+# More would make no test: nobody has a card, and everybody has a number.
 _MANY = 1_000
 
 
@@ -441,7 +441,7 @@ def _check_audited_load(load: Load, data: bytes) -> None:
     del data
     persons, households = load.link(as_names(make_pseudonyms(4)))
     for numbers, count in ((persons, load.person_count), (households, load.household_count)):
-        require((numbers[numbers != NOBODY] < count).all(), "whoever is found has numbers that were given")
+        require((numbers[numbers != NOBODY] < count).all(), "people who are found have numbers that were given")
     require(len(load.homes()) == load.person_count, "every person has a household, or none")
     everybody = load.homes() != NOBODY
     for text in (FRENCH, "all"):
@@ -721,7 +721,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         parse=_parse_journal,
         check=_check_journal,
         covers=(Journal,),
-        # What SQLite itself calls malformed is a store that failed: the node stops in both cases.
+        # A store that SQLite calls malformed is a store that failed: the node stops in both cases.
         codes=frozenset({"INTEGRITY", "STORE_FAILED"}),
         seeds=lambda: {
             "whole": b"",

@@ -1,4 +1,4 @@
-"""What a fuzz target is: a parser of the product, the errors that it documents, and what must hold of what it accepts.
+"""A fuzz target: a parser of the product, the errors that it documents, and the properties of every value that it accepts.
 
 `Target.accepts` is the whole of it: bytes in, and a bool that says whether they were accepted. Exactly the documented
 errors are a refusal; everything else that escapes is a finding. What is checked of an accepted value stands in `check`,
@@ -26,12 +26,12 @@ from broker_common.rpc.status import trailing_metadata
 
 ValueT = TypeVar("ValueT")
 _PIECE_LENGTH_BYTES = 2
-# What gRPC lets through unless it is told otherwise.
+# gRPC's default limit of a message.
 _MOST_TRAILER_BYTES = 8 * 1024
 
 
 class Finding(Exception):  # noqa: N818 - it is what a fuzzer looks for
-    """What was accepted does not keep its promise."""
+    """The accepted value breaks its promise."""
 
 
 def require(holds: bool, promise: str) -> None:
@@ -88,7 +88,7 @@ class Target(Generic[ValueT]):
         return True
 
     def _forget(self) -> None:
-        """What the product remembers of an input it has seen would keep the parser from seeing it again."""
+        """The product's cache of an input it has seen would keep the parser from seeing it again."""
         for function in self.covers:
             if hasattr(function, "cache_clear"):
                 function.cache_clear()
@@ -121,7 +121,7 @@ class Cut:
         return int.from_bytes(self.take(size), "big")
 
     def piece(self) -> bytes:
-        """What follows a length of two bytes."""
+        """The bytes after a length of two bytes."""
         return self.take(self.number(_PIECE_LENGTH_BYTES))
 
     def rest(self) -> bytes:
@@ -129,7 +129,7 @@ class Cut:
 
 
 def joined(*pieces: bytes) -> bytes:
-    """What `Cut.piece` takes apart again."""
+    """The inverse of `Cut.piece`."""
     return b"".join(len(piece).to_bytes(_PIECE_LENGTH_BYTES, "big") + piece for piece in pieces)
 
 

@@ -31,6 +31,6 @@ TARGETS: Mapping[str, Target[Any]] = {name: target for table in _TABLES for name
 
 
 def inputs(name: str) -> dict[str, bytes]:
-    """What a target is always run on: its seeds, and everything that is saved for it."""
+    """Fixed inputs of a target: its seeds, and everything that is saved for it."""
     saved = {path.name: path.read_bytes() for path in sorted((CORPUS / name).glob("*"))}
     return {**TARGETS[name].seeds(), **saved}

@@ -81,7 +81,7 @@ UNARY: dict[str, tuple[Role, Identity, Any]] = {
     "Watch": ("researcher", CENSUS, PROBE_RPCS["Watch"]),
 }
 STREAMS = (CENSUS_RPCS["Count"], CENSUS_RPCS["SendRoster"], REFLECTION)
-# What is wrong with a request is its caller's fault, or a refusal. Nobody else is to blame.
+# A bad request is its caller's fault, or a refusal. Nobody else is to blame.
 CALLERS_FAULT = {code for code, reason in REASONS.items() if reason.family.exit_code < ExitCode.PEER_UNAVAILABLE}
 # A message over the limit never reaches us: the transport answers, with a status that is not ours. So do the standard
 # services, where a question is well-formed and nobody has the answer.
@@ -98,7 +98,7 @@ async def undisturbed(
     deadline_ms: int = int(1000 * PATIENCE_SECONDS),
 ) -> AsyncIterator[Loopback]:
     """Serving nodes. In the end, of all that happened inside nothing was charged but, perhaps, the orders `charged`."""
-    # What tests before have left behind would be found, and complained of, in the middle of this one.
+    # Leftovers of earlier tests would be found, and complained of, in the middle of this one.
     gc.collect()
     with capture_logs() as logs, caplog.at_level(logging.WARNING):
         nodes = Loopback(world)
@@ -130,7 +130,7 @@ async def undisturbed(
 
 
 async def said(nodes: Loopback, role: Role, identity: Identity, method: MethodDescriptor, *wire: bytes) -> str:
-    """What a caller hears, in time."""
+    """A caller's answer, in time."""
     async with asyncio.timeout(PATIENCE_SECONDS), nodes.channel(identity, role) as channel:
         return await call(channel, method, *wire)
 
@@ -138,7 +138,7 @@ async def said(nodes: Loopback, role: Role, identity: Identity, method: MethodDe
 async def all_said(
     nodes: Loopback, role: Role, identity: Identity, method: MethodDescriptor, messages: Iterable[bytes]
 ) -> list[str]:
-    """What a caller hears for one message after the other."""
+    """A caller's answers for one message after the other."""
     async with nodes.channel(identity, role) as channel:
         heard = []
         for message in messages:
@@ -199,7 +199,7 @@ def test_every_rpc_is_fuzzed() -> None:
 
 @pytest.mark.parametrize("rpc", UNARY)
 async def test_random_bytes_are_refused_as_malformed(world: World, caplog: pytest.LogCaptureFixture, rpc: str) -> None:
-    """What is no message gets a typed refusal, not a status of the library's, and nothing of it is logged."""
+    """A malformed message gets a typed refusal, not a status of the library's, and nothing of it is logged."""
     role, identity, method = UNARY[rpc]
     chance = random.Random(f"{SEED}/{rpc}")
     garbage = [b"\xff" + chance.randbytes(chance.choice((1, 10, 1000, 100_000))) for _ in range(20)]
@@ -221,7 +221,7 @@ async def test_mutated_messages_are_answered_or_refused(
     async with undisturbed(world, caplog, whole) as nodes:
         heard = await all_said(nodes, role, identity, method, tried)
     assert set(heard) <= CALLERS_FAULT | {"OK"} | ({NOT_OURS} if method in PROBE_RPCS.values() else set())
-    # What takes no argument, or a whole card, has nothing else to say; of notes there is a test of their own below.
+    # Operations without an argument, or with a whole card, have nothing else to say; notes have a separate test below.
     assert len(set(heard)) > 1 or rpc.endswith(("GetDictionary", "GetCheckpoint", "Exchange", "Witness"))
 
 
@@ -521,7 +521,7 @@ async def count(channel: aio.Channel, wire: Sequence[bytes]) -> str:
 
 
 def is_whole(sequence: Sequence[str]) -> bool:
-    """What follows the last part is not listened to."""
+    """Messages after the last part are ignored."""
     return list(sequence[:2]) == ["head", "bits"]
 
 
@@ -538,7 +538,7 @@ def sequences(count: int) -> list[list[str]]:
 async def test_parts_of_a_sample_in_any_order_are_charged_only_when_whole(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of a hundred streams those are charged that are a head and its part, and no other."""
+    """Only those of a hundred streams are charged that are a head and its part."""
     whole: list[Order] = []
     async with undisturbed(world, caplog, whole) as nodes:
         async with nodes.channel(HEALTH, "census") as channel:

@@ -21,7 +21,7 @@ from fuzz.targets import CORPUS, TARGETS, inputs
 from broker_common.errors import InvalidRequestError
 
 SEED = "tripartite"
-# Of processor time, so that a busy machine makes no difference. The slowest input takes some hundredths of a second.
+# Seconds of processor time, so that a busy machine makes no difference. The slowest input takes some hundredths of a second.
 SECONDS_PER_INPUT = 5.0
 MOST_FILES, MOST_BYTES, MOST_BYTES_EACH = 500, 600_000, 16_384
 
@@ -110,7 +110,7 @@ def raising(error: Exception) -> Target[bytes]:
 
 
 def test_documented_errors_are_refusals() -> None:
-    """What a parser documents is no finding."""
+    """A documented error is no finding."""
     assert not raising(InvalidRequestError("MALFORMED_MESSAGE", problem="x")).accepts(b"")
     assert not raising(UnicodeDecodeError("utf-8", b"", 0, 1, "x")).accepts(b"")
 

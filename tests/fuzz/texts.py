@@ -83,7 +83,7 @@ NOW_MS = 1_800_000_000_000
 
 
 def text_of(data: bytes) -> str:
-    """What a command line makes of bytes: those that are no text are kept, as lone surrogates."""
+    """A command line's text of bytes: those that are no text are kept, as lone surrogates."""
     return data.decode("utf-8", "surrogateescape")
 
 
@@ -137,7 +137,7 @@ _PATIENTS = (
 
 
 def verify_condition_on_events(condition: Condition, data: bytes) -> None:
-    """What holds of every condition, and that it is true or false of whoever there is, as its certainty has it."""
+    """Properties of every condition, and it is true or false of everyone there is, as its certainty has it."""
     del data
     _verify_forms(condition, STAYS)
     sure = certainty(condition, STAYS)
@@ -151,7 +151,7 @@ def verify_condition_on_events(condition: Condition, data: bytes) -> None:
 
 
 def verify_condition(condition: Condition) -> None:
-    """What holds of every condition: one message, one canonical form, one text, and one meaning."""
+    """Properties of every condition: one message, one canonical form, one text, and one meaning."""
     _verify_forms(condition, HEALTH_DICTIONARY)
     marks = [np.empty(_FEW, dtype=np.bool_) for _ in range(2)]
     for each, found in zip((condition, negate(condition)), marks, strict=True):
@@ -170,7 +170,7 @@ def verify_condition(condition: Condition) -> None:
 
 
 def _read(parse: Callable[[str, Dictionary], ValueT], data: bytes, dictionary: Dictionary) -> ValueT:
-    """What the text says; what an error of the grammar tells somebody to type can be read."""
+    """Parse the text; the suggestion of a grammar error can be parsed."""
     try:
         return parse(text_of(data), dictionary)
     except InvalidRequestError as error:
@@ -189,7 +189,7 @@ def _check_condition(condition: Condition, data: bytes) -> None:
 
 
 def verify_question(question: Question) -> None:
-    """What holds of every question: one message and one text."""
+    """Properties of every question: one message and one text."""
     require(parse_question(question.text, CENSUS_DICTIONARY) == question, "a question is read back from its text")
     require(
         question_from_wire(question.to_wire(), CENSUS_DICTIONARY) == question,
@@ -296,7 +296,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def _parse_reference(data: bytes) -> bytes:
     # As TOML has it: always valid UTF-8.
     reference = data.decode("utf-8", "replace")
-    # Nothing outside of an empty folder: whoever writes a configuration may well name a device that never ends.
+    # Nothing outside of an empty folder: a configuration may well name a device that never ends.
     return _HOME.read(reference.replace("/", "").replace("..", ""))
 
 

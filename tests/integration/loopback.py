@@ -55,7 +55,7 @@ from researcher_node.trust.cards import Trust
 
 
 def registered(*parties: TlsCredentials) -> list[PeerCertificate]:
-    """What a node is told of these parties."""
+    """Registrations of these parties at a node."""
     return [PeerCertificate.parse_pem(own.certificate) for own in parties]
 
 
@@ -114,7 +114,7 @@ async def serving(
         yield Peer(role, ready.result(), tuple(registered(own)))
     finally:
         stop.stop()
-        # What stopped a node is said by its stop signal, which the test has.
+        # A node's stop signal says what stopped it, and the test has it.
         await asyncio.wait({running})
         running.exception()
 
@@ -194,7 +194,7 @@ class Loopback:
         self.peers[role] = await self._stack.enter_async_context(server)
 
     def log_service(self) -> LogService:
-        """What the census node shows of its log."""
+        """The census node's log service."""
         journal = self.world.census.journal
         witnessing = Witnessing(journal, cosigner=lambda: self.world.cosigner(CENSUS), clock=self.clock)
         return LogService(self.world.census, witnessing, self.world.known(journal), self.census_limits, StopSignal())

@@ -147,7 +147,7 @@ async def test_frozen_nodes_do_not_hide_from_ask_what_is_in_the_inbox(loopback: 
 
 
 async def test_health_node_that_is_away_does_not_hide_an_answer_that_is_out(loopback: Loopback) -> None:
-    """Whoever submits again for the sake of the answer gets it from who has it."""
+    """A resubmission gets the answer from the node that has it."""
     _, query = await submitted(loopback)
     async with session(loopback, health=away(loopback.peers["health"])) as asking:
         asked = loopback.answers.get(query)
@@ -484,7 +484,7 @@ async def test_inbox_whose_disk_is_full_refuses_so_that_the_census_node_keeps_th
     world = loopback.world
     order, query = await submitted(loopback)
     full = world.open_answers()
-    # Of this connection alone: whatever it writes about a question finds the disk full.
+    # Trigger of this connection alone: every write about a question finds the disk full.
     full._db.execute("create temp trigger full before update on questions begin select raise(abort, 'disk full'); end")
     inboxes: dict[str, Peer] = {}
     async with carrying(loopback, inboxes):

@@ -59,7 +59,7 @@ class Scene:
         return await asyncio.to_thread(run_here, "researcher", "answers", "--check", "--home", self.home, *words)
 
     async def found(self, *words: str) -> dict[str, Any]:
-        """What --json says."""
+        """Output of --json."""
         outcome = await self.check("--json", *words)
         # The last line: the node of this process writes its own log to the same place.
         result: dict[str, Any] = json.loads(outcome.stdout.splitlines()[-1])
@@ -93,7 +93,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
 
 
 def checks(result: dict[str, Any]) -> dict[str, tuple[str, str | None]]:
-    """What was found of each query."""
+    """Findings of each query."""
     return {each["query_id"]: (each["check"], each["problem"]) for each in result["answers"]}
 
 
@@ -116,7 +116,7 @@ async def test_promises_that_are_kept_are_held(scene: Scene) -> None:
 
 
 async def test_people_are_told_a_line_a_query_and_a_summary(scene: Scene) -> None:
-    """What was not answered has no receipt: it is listed, and no failure."""
+    """An unanswered question has no receipt: it is listed, and no failure."""
     first, second, third = scene.answered().query, scene.ask().query, scene.answered().query
     outcome = await scene.check()
     assert (outcome.code, outcome.stdout.splitlines()) == (
@@ -303,7 +303,7 @@ async def test_node_that_is_away_leaves_promises_unchecked(scene: Scene) -> None
 
 
 async def test_node_that_refuses_proofs_is_asked_once_and_never_believed(scene: Scene) -> None:
-    """Whoever does not prove is not held to have proved, and not said to have lied: both would be wrong."""
+    """A node that does not prove is not held to have proved, and not said to have lied: both would be wrong."""
     for _ in range(3):
         scene.answered()
     scene.service.prove = raising(InvalidRequestError("MALFORMED_MESSAGE", problem="no"))
@@ -371,7 +371,7 @@ async def test_seen_checkpoint_that_cannot_be_read_is_said(scene: Scene) -> None
 
 
 async def test_two_checks_at_once_do_not_overwrite_what_they_have_not_compared(scene: Scene) -> None:
-    """Whoever finds that another process has remembered a checkpoint meanwhile leaves it."""
+    """A process that finds a checkpoint remembered by another meanwhile leaves it."""
     await scene.found()
     before = scene.seen.read_text()
     scene.log.grow(3)

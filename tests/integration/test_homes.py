@@ -124,7 +124,7 @@ async def leave(home: ResearcherHome, scale: int) -> None:
 async def test_key_that_was_stolen_is_replaced_without_a_question_lost(
     deployment: Path, role: str, purpose: str
 ) -> None:
-    """Of no use from one moment to the next: the agencies exchange cards when that first matters, and not minutes later."""
+    """The key is useless from one moment to the next: the agencies exchange cards when that first matters, and not minutes later."""
     census, health = CensusHome(deployment / "census"), HealthHome(deployment / "health")
     researcher = ResearcherHome(deployment / "researcher")
     async with serving(census.serve, health.serve):
@@ -137,7 +137,7 @@ async def test_key_that_was_stolen_is_replaced_without_a_question_lost(
 async def test_damaged_load_that_is_not_in_force_keeps_no_node_from_starting_or_serving(
     deployment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever loads was killed before, or is about to put it in force: the nodes answer from the load that is in force."""
+    """The loader was killed before, or is about to put it in force: the nodes answer from the load that is in force."""
     census, health = CensusHome(deployment / "census"), HealthHome(deployment / "health")
     researcher = ResearcherHome(deployment / "researcher")
     for opening in (census_opening, health_opening):
@@ -153,7 +153,7 @@ async def test_damaged_load_that_is_not_in_force_keeps_no_node_from_starting_or_
 
 
 async def test_homes_serve_a_question_to_its_answer_and_shut_at_the_cap(deployment: Path) -> None:
-    """What `init` makes works as it is: one answer at scale 1, and afterwards less than one more of them fits."""
+    """A deployment of `init` works as it is: one answer at scale 1, and afterwards less than one more of them fits."""
     census, health = CensusHome(deployment / "census"), HealthHome(deployment / "health")
     researcher = ResearcherHome(deployment / "researcher")
     async with serving(census.serve, health.serve, researcher.serve):
@@ -209,7 +209,7 @@ def showing(home: Path, *pems: bytes) -> SignedCard:
 
 
 def certificate_of(home: Path) -> PeerCertificate:
-    """What whose home this is shows to its peers."""
+    """The certificate that this home's owner shows to its peers."""
     (certificate,) = own_card(home).certificates(system_clock())
     return certificate
 
@@ -249,7 +249,7 @@ async def verify_not_taken(home: Path, signed: SignedCard) -> None:
 
 @pytest.mark.parametrize(("home", "peer"), TRUSTED)
 async def test_certificate_of_somebody_else_on_a_card_is_not_trusted(deployment: Path, home: str, peer: str) -> None:
-    """Whoever hands in a card chooses what stands on it: another party's certificate, or one made in its name."""
+    """The sender of a card chooses its content: another party's certificate, or one made in its name."""
     others = [certificate_of(deployment / other).pem for other in HOMES if other != peer]
     own = certificate_of(deployment / peer).identity
     renamed = [Identity(own.organisation, own.role, "other"), Identity("other", own.role, own.name)]
@@ -322,7 +322,7 @@ def test_honest_next_card_is_taken(deployment: Path, home: str, peer: str) -> No
 
 @pytest.mark.parametrize("home", ["census", "health"])
 async def test_two_researchers_with_equal_subjects_are_not_registered(deployment: Path, home: str) -> None:
-    """Who share a key, and so a subject: one would keep the other one out; whoever came first stays, and is served."""
+    """Two that share a key, and so a subject: one would keep the other one out; the first stays, and is served."""
     researcher = ResearcherHome(deployment / "researcher")
     first = researcher.keyring.tls(researcher.own_card(), system_clock())
     double = Party(SECOND, given={TLS: twin(first, SECOND)})
@@ -349,7 +349,7 @@ async def test_two_health_agencies_and_two_researchers_are_registered_side_by_si
 
 
 def test_made_certificates_say_that_they_are_no_authority(deployment: Path) -> None:
-    """What `init` hands round is what the nodes accept."""
+    """Certificates of `init` are those that the nodes accept."""
     cards = [read_card(file) for file in deployment.glob("*/trust/*.card")]
     assert len(cards) == len(HOMES) + 2
     for card in cards:
@@ -406,7 +406,7 @@ async def test_registered_inbox_cannot_stop_the_census_node(deployment: Path) ->
 async def test_health_node_hears_of_a_new_card_before_it_seals_anything(
     deployment: Path, monkeypatch: pytest.MonkeyPatch, hears: bool
 ) -> None:
-    """What it takes up again after a start would be sealed to the key before; if nobody answers, it goes on all the same."""
+    """Work that it takes up again after a start would be sealed to the key before; if nobody answers, it goes on all the same."""
     steps: list[str] = []
 
     async def fetch(*_: object) -> None:

@@ -93,7 +93,7 @@ def adopted(home: CensusHome) -> Adopted:
 
 
 def verify_policy_in_force(home: CensusHome) -> None:
-    """Return if whoever knows the agency's present card takes the policy in force."""
+    """Return if a reader of the agency's present card accepts the policy in force."""
     event, now_ms = adopted(home), system_clock()
     (key,) = [key for key in home.own_card().verify_keys(Purpose.POLICY, now_ms) if key.key_id == event.key_id]
     key.verify_text(event.document.encode(), event.signature)
@@ -136,7 +136,7 @@ def test_a_certificate_that_has_ended_is_replaced_at_once(deployment: Path, monk
     assert before.expiry_ms <= system_clock()
     outcome = rotate(deployment / "census", TLS)
     assert "has ended" in outcome.stderr
-    assert "hand every one of them the card" in outcome.stderr
+    assert "hand the card to each of them" in outcome.stderr
     card = opened(deployment, "census").own_card()
     assert same(card.in_use(TLS, system_clock()), newest(card, TLS))
     assert not same(newest(card, TLS), before)
@@ -238,7 +238,7 @@ def test_more_keys_than_a_card_lists_are_refused_before_one_is_made(deployment: 
     assert error["code"] == "INVALID_VALUE"
     assert "The first of them ends at 2" in error["hint"]
     assert (file.read_bytes(), opened(deployment, "health").own_card().signed) == (before, card.signed)
-    # What was only announced gives way, and so there is room for one that is needed at once.
+    # A key that was only announced gives way, so there is room for one that is needed at once.
     assert rotate(home, "manifest", "--in", "0s").code == 0
 
 
@@ -369,7 +369,7 @@ async def test_log_key_that_has_ended_in_the_log_is_gone_after_the_next_start(de
     home = deployment / role
     old = newest(opened(deployment, role).own_card(), "log")
     assert rotate(home, "log", "--honour", "0s").code == 0
-    # Of another key, so that something is logged.
+    # An event of another key, so that something is logged.
     assert rotate(home, "identity").code == 0
     async with running(opened(deployment, role).serve):
         pass
@@ -391,7 +391,7 @@ def test_file_that_holds_none_of_the_homes_keys_is_left_alone(deployment: Path, 
 
 
 async def test_disk_that_is_copied_opens_no_sample_of_before(deployment: Path, tmp_path: Path) -> None:
-    """What was sealed to a key of the census node that has ended is as good as random, also with every file that is left."""
+    """Bytes sealed to an ended key of the census node are as good as random, even with every file that is left."""
     home = deployment / "census"
     sealing = CensusHome(home).own_card().sealing_key(system_clock())
     sealed = sealing.seal(b"a sample's key", b"a ticket")

@@ -51,7 +51,7 @@ def folded(shown: Any) -> Any:
 
 
 def never(*_: object, **__: object) -> NoReturn:
-    """What no page may do."""
+    """Things that no page may do."""
     pytest.fail("a page reads the log")
 
 

@@ -1,7 +1,7 @@
 """Every outage of the operator's list shows on the page, in the metrics and in the log, and is gone when it is over.
 
-The dashboards are real ones over a real deployment's homes; time is a clock that the test sets. What an alert makes of a metric
-is tested in deploy/monitoring.
+The dashboards are real ones over a real deployment's homes; time is a clock that the test sets. deploy/monitoring tests what an
+alert makes of a metric.
 """
 
 from __future__ import annotations
@@ -322,7 +322,7 @@ def test_a_missed_tick_shows(deployment: Deployment) -> None:
 
 @pytest.mark.parametrize("role", ["census", "health"])
 def test_a_refused_load_shows_until_one_is_taken(deployment: Deployment, role: str, tmp_path: Path) -> None:
-    """Whoever runs loads by a timer hears of it."""
+    """The operator of a load timer hears of it."""
     bad = tmp_path / "bad.csv"
     bad.write_text("no,such,columns\n1,2,3\n", encoding="utf-8")
     home = deployment.home(role)

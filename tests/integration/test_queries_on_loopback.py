@@ -57,7 +57,7 @@ def session(nodes: Loopback) -> Session:
 
 
 def wanted(where: str = "age >= 0", count: str = FRENCH, scale: int = 30) -> Wanted:
-    """What a researcher types."""
+    """A researcher's input."""
     return Wanted(
         where=where,
         count=count,
@@ -160,7 +160,7 @@ async def test_same_question_submitted_again_is_the_same_answer(loopback: Loopba
     ],
 )
 async def test_refused_question_charges_nothing(loopback: Loopback, question: Wanted, code: str) -> None:
-    """What cannot be asked is refused with its own code, before anything is signed, sampled or charged."""
+    """An impossible question is refused with its own code, before anything is signed, sampled or charged."""
     async with session(loopback) as asking:
         with loopback.world.unchanged(), pytest.raises(BrokerError) as caught:
             await asking.prepare(question)
@@ -400,7 +400,7 @@ async def test_health_store_that_fails_while_sending_is_not_hidden(
 
 
 def failing(code: str) -> Callable[..., None]:
-    """What fails with this code, naming a secret of its node's where the code names a problem."""
+    """A call that fails with this code, naming a secret of its node's where the code names a problem."""
 
     def fail(*_: object, **__: object) -> None:
         details = {"problem": "secret-7391"} if code == "INTEGRITY" else {}
@@ -409,7 +409,7 @@ def failing(code: str) -> Callable[..., None]:
     return fail
 
 
-# What stops a node, and what a stranger is told of it.
+# Errors that stop a node, and a stranger's view of them.
 STOPPING = {"INTEGRITY": "INTERNAL", "STORE_FAILED": "STORE_FAILED", "STATE_UNKNOWN": "STATE_UNKNOWN"}
 
 
@@ -498,7 +498,7 @@ class HostileInbox(inbox_service_pb2_grpc.InboxServiceServicer):
         self.visited.set()
         if self._code == "GARBAGE":
             await context.abort(StatusCode.INTERNAL, "", (("grpc-status-details-bin", b"\xff\xff"),))
-        # By hand: an honest node would not say INTEGRITY to anybody.
+        # Raised by hand: an honest node would not say INTEGRITY to anybody.
         error = REASONS[self._code].family(self._code, problem="of the researcher's own making")
         await context.abort(*trailing_metadata(error))
         raise AssertionError("abort raises")
@@ -585,7 +585,7 @@ async def test_inbox_that_hangs_keeps_only_its_own_answers_waiting(loopback: Loo
 
 
 async def test_answer_is_not_given_to_an_impostors_inbox(loopback: Loopback) -> None:
-    """Whoever listens at the inbox's address without the registered certificate's key gets nothing."""
+    """A listener at the inbox's address without the registered certificate's key gets nothing."""
     world, order, inbox = loopback.world, loopback.world.order(), HostileInbox("INTERNAL")
     world.answer(order)
     async with serving(

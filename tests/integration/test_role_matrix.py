@@ -67,7 +67,7 @@ async def test_perfect_request_of_the_wrong_role_does_nothing(loopback: Loopback
                 async with loopback.channel(identity, role) as channel:
                     wire = [message.SerializeToString() for message in messages]
                     heard = await call(channel, method, *wire)
-                # Whoever still sends when the answer comes may hear of a broken stream instead.
+                # A client that still sends when the answer comes may hear of a broken stream instead.
                 assert heard == "WRONG_ROLE" or method.client_streaming, (method.name, identity)
                 assert heard in {"WRONG_ROLE", "PEER_MISBEHAVED"}
     assert world.census.slots._next == slots
@@ -95,7 +95,7 @@ def collect_request(order: Order) -> census_service_pb2.CollectRequest:
 
 
 async def test_method_that_nobody_defined_is_not_served(loopback: Loopback) -> None:
-    """What is not in the table does not exist, for any role."""
+    """A method outside the table does not exist, for any role."""
     for identity in (CENSUS, HEALTH, OWNER):
         async with loopback.channel(identity, "census") as channel:
             for path in ("/tripartite.v1.CensusService/Reveal", "/grpc.reflection.v1.ServerReflection/Info"):

@@ -27,12 +27,12 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def numbers(world: World) -> list[int]:
-    """Of the health agency's rosters that have come into force, by the census log."""
+    """Numbers of the health agency's rosters that have come into force, by the census log."""
     return [event.number for event in world.events(Rostered) if event.health == HEALTH.organisation]
 
 
 async def test_roster_crosses_the_wire_once(world: World) -> None:
-    """What is there already is told at once: of its frames hardly any leave."""
+    """A roster that is there already is acknowledged at once: hardly any of its frames leave."""
     async with Loopback(world) as nodes, nodes.channel(HEALTH, "census") as channel:
         stub: census_service_pb2_grpc.CensusServiceAsyncStub = census_service_pb2_grpc.CensusServiceStub(channel)
         world.load_health(200)

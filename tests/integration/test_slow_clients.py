@@ -25,7 +25,7 @@ CONNECTIONS = 6
 STREAMS = 2000
 MOST = 20
 CALLS = 50
-# What a hostile client may cost at most: each connection has its buffers, and so many calls. Unbounded it would be ten times that.
+# The most that a hostile client may cost: each connection has its buffers, and so many calls. Unbounded it would be ten times that.
 MEMORY_MIB = 150
 STAGES = 4
 ANSWERS = 3
@@ -132,7 +132,7 @@ def promise_a_message(connection: ssl.SSLSocket) -> None:
 
 
 def memory_mib() -> float:
-    """Of this process, which all three nodes share."""
+    """Memory of this process, which all three nodes share."""
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
         if line.startswith("VmRSS"):
             return int(line.split()[1]) / 1024
@@ -270,6 +270,6 @@ def is_closed(connection: socket.socket) -> bool:
 
 @pytest.mark.parametrize(("descriptors", "most"), [(1024, 512), (1_000_000, 4096), (resource.RLIM_INFINITY, 4096)])
 def test_half_the_descriptors_are_left_for_stores(monkeypatch: pytest.MonkeyPatch, descriptors: int, most: int) -> None:
-    """What connections may take follows from what the system gives the process."""
+    """The limit of connections follows from what the system gives the process."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (descriptors, descriptors))
     assert most_connections() == most

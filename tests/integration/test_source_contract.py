@@ -1,4 +1,4 @@
-"""What holds for every kind of source, at both agencies: the same people make the same store, the same faults the same report."""
+"""The contract of every kind of source, at both agencies: the same people make the same store, the same faults the same report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from health_node.people.tables import Declared
 
 LINKAGE = LinkageChain([LinkageKey(bytes(range(32)))])
 POPULATION = 3000
-# What is stored, the numbers of the report, and the rows left out.
+# The store, the numbers of the report, and the rows left out.
 Loaded: TypeAlias = tuple[Any, tuple[int, int, int], RejectedRows]
 Saved: TypeAlias = Callable[[Path, Path], Path]
 

@@ -55,7 +55,7 @@ def expired(identity: Identity) -> TlsCredentials:
 
 
 async def code_over(channel: aio.Channel) -> str:
-    """What a caller hears who asks for the policy over this channel."""
+    """Code that a caller of the policy hears over this channel."""
     async with channel:
         return await call(channel, CENSUS_RPCS["GetPolicy"])
 
@@ -89,7 +89,7 @@ def with_chain(issuer: TlsCredentials, claimed: Identity) -> TlsCredentials:
     return TlsCredentials(forged.certificate + issuer.certificate, forged.private_key)
 
 
-# What the holder of a registered certificate can make, given its own credentials, the victim's and whom it wants to be.
+# Certificates that the holder of a registered one can make, given its own credentials, the victim's and whom it wants to be.
 FORGERS: dict[str, Forger] = {
     "a fresh key": lambda issuer, _, claimed: forge(claimed, issuer=issuer),
     "with its chain": lambda issuer, _, claimed: with_chain(issuer, claimed),
@@ -141,7 +141,7 @@ async def test_forged_health_node_hands_over_no_sample(loopback: Loopback) -> No
     messages = world.messages(world.sample(world.order()))
     with world.unchanged():
         async with raw_channel(loopback.peers["census"], forged) as channel:
-            # Whoever writes while being refused may hear of a broken stream instead.
+            # A client that writes while being refused may hear of a broken stream instead.
             with pytest.raises((InvalidRequestError, PeerUnavailableError, asyncio.InvalidStateError)) as caught:
                 await hand_over(channel, messages)
     if isinstance(caught.value, InvalidRequestError):
@@ -288,7 +288,7 @@ async def test_tls_1_2_is_refused_before_any_handler(loopback: Loopback, tmp_pat
 
 
 def auth_context(tls: TlsCredentials, **changes: list[bytes]) -> dict[str, list[bytes]]:
-    """What gRPC says of a good connection, with changes."""
+    """GRPC's auth context of a good connection, with changes."""
     return {
         "transport_security_type": [b"ssl"],
         "security_level": [b"TSI_PRIVACY_AND_INTEGRITY"],
@@ -311,7 +311,7 @@ BAD_CONNECTIONS: dict[str, dict[str, list[bytes]]] = {
     "a certificate that is none": {"x509_pem_cert": [b"-----BEGIN CERTIFICATE-----\n"]},
     "a certificate that is no text": {"x509_pem_cert": [b"\xff\xfe"]},
 }
-# What the certificate says of itself decides nothing.
+# The certificate's own words decide nothing.
 CLAIMS: dict[str, list[bytes]] = {
     "nobody": [],
     "the census node": [CENSUS.uri.encode()],
@@ -335,7 +335,7 @@ def test_connection_that_is_not_whole_names_nobody(what: str) -> None:
 
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_caller_is_whom_the_certificate_was_registered_for(claim: str) -> None:
-    """Whatever identities TLS reads out of it: they are the words of whoever made it."""
+    """Identities that TLS reads out of it do not matter: they are its maker's words."""
     own, other = (make_certificate(identity, now_ms=system_clock(), days=1) for identity in (OWNER, CENSUS))
     peers = by_fingerprint(registered(own, other))
     assert verify_caller(auth_context(own, peer_uri=CLAIMS[claim]), peers, system_clock) == OWNER
@@ -350,7 +350,7 @@ def test_certificate_that_nobody_registered_names_nobody() -> None:
 
 
 def test_empty_connection_names_nobody() -> None:
-    """What gRPC knows nothing about is refused."""
+    """A connection unknown to gRPC is refused."""
     with pytest.raises(InvalidRequestError) as caught:
         verify_caller({}, {}, system_clock)
     assert caught.value.code == "INSECURE_TRANSPORT"
@@ -389,7 +389,7 @@ async def test_impostor_of_the_right_role_is_not_spoken_to(loopback: Loopback) -
 
 
 async def test_server_with_an_expired_certificate_is_named(loopback: Loopback) -> None:
-    """Whose certificate has expired is said before the handshake fails without a word."""
+    """The owner of an expired certificate is named before the handshake fails without a word."""
     peer = Peer("census", loopback.peers["census"].address, tuple(registered(expired(CENSUS))))
     with pytest.raises(InvalidRequestError) as caught:
         open_channel(peer, loopback.tls[OWNER], system_clock)
@@ -424,7 +424,7 @@ async def test_giant_message_is_refused_and_the_server_goes_on(loopback: Loopbac
 
 @pytest.mark.parametrize("garbage", [b"\xff" * 100, b"\x0a\xff\xff\xff\xff\x0f", b"\x00"])
 async def test_bytes_that_are_no_message_are_refused(loopback: Loopback, garbage: bytes) -> None:
-    """What does not parse never reaches a handler, and stops nothing."""
+    """Unparsable bytes never reach a handler, and stop nothing."""
     world = loopback.world
     with world.unchanged():
         for role, identity, method in (
@@ -450,7 +450,7 @@ async def test_bytes_of_a_caller_who_may_not_call_are_not_read(loopback: Loopbac
 
 
 async def test_unknown_fields_are_refused_by_every_rpc(loopback: Loopback) -> None:
-    """A message with a field that this version does not know is refused whole, whoever sends it."""
+    """A message with a field that this version does not know is refused whole, no matter who sends it."""
     callers = {"Count": HEALTH, "SendRoster": HEALTH, "Deliver": CENSUS}
     for role, methods in SERVED_BY.items():
         for name, method in methods.items():

@@ -63,7 +63,7 @@ async def dying(nodes: Loopback) -> AsyncIterator[tuple[DyingHealth, Peer]]:
 
 
 class Home:
-    """What `answers --collect` opens, with a session of this world."""
+    """A home as `answers --collect` opens it, with a session of this world."""
 
     def __init__(self, nodes: Loopback, health: Peer) -> None:
         self._open: Callable[[], Session] = lambda: nodes.session(health=health)
@@ -193,7 +193,7 @@ async def test_refusal_of_before_a_shutdown_does_not_advise_to_ask_anew(loopback
 
 
 async def test_ticket_that_comes_after_a_shutdown_is_refused_with_it(loopback: Loopback) -> None:
-    """Also one whose slot was lost: the health node hears of the shutdown, and so does whoever asks again later."""
+    """This includes one whose slot was lost: the health node hears of the shutdown, and so does anyone who asks again later."""
     world = loopback.world
     order = world.order(slot=4711)
     query = world.remember(loopback.answers, order)

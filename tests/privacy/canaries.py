@@ -88,7 +88,7 @@ def _texts(raw: bytes) -> Iterator[bytes]:
     yield raw.hex().encode()
     yield raw.hex().upper().encode()
     for alignment in range(3):
-        # Of what stands in the middle of a longer encoding, the first and last characters depend on the neighbours.
+        # The first and last characters of a value in the middle of a longer encoding depend on the neighbours.
         text = base64.b64encode(bytes(alignment) + raw).rstrip(b"=")
         whole = 8 * (alignment + len(raw)) // 6
         middle = text[-(-8 * alignment // 6) : whole]

@@ -1,9 +1,9 @@
 """Everything that a party holds or was told, byte by byte: files, outputs, logs, processes, and what came over the wire.
 
-Files count as they lie on disk, SQLite's write-ahead logs and pages of deleted rows included, and once more as they read:
-SQLite row by row, `.npz`, Parquet and stores of people column by column, because a format may compress, split or pack what a search of its
-bytes would then miss. What a peer said counts for whoever heard it: every decrypted byte of the connection, and every
-gRPC message put together again with the numbers in its fields.
+Files count as they lie on disk, SQLite's write-ahead logs and pages of deleted rows included, and once more as they read: SQLite row by
+row, `.npz`, Parquet and stores of people column by column, because a format may compress, split or pack what a search of its bytes would
+then miss. A peer's words count for every hearer: every decrypted byte of the connection, and every gRPC message put together again with
+the numbers in its fields.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NESTED: dict[str, type[Message]] = {
     "tripartite.v1.SignedRosterManifest.manifest": roster_pb2.RosterManifest,
     "tripartite.v1.SignedReceipt.receipt": answer_pb2.Receipt,
 }
-# Of a sealed sample, whatever its roster: encapsulation, salt and tag.
+# Overhead of a sealed sample, whatever its roster: encapsulation, salt and tag.
 _SEALED_BYTES = 1120 + 32 + 16
 
 
@@ -56,13 +56,13 @@ class Snapshots:
         self._dictionary = dictionary
         self._seen: set[tuple[str, bytes]] = set()
         self.exhibits: list[Exhibit] = []
-        # By party and file in `keys/`: every private key that was ever there.
+        # Every private key that was ever there, by party and file in `keys/`.
         self._keys: dict[tuple[str, str], set[bytes]] = {}
 
     def take(self, instant: str) -> None:
         """Keep every file of every home. Nobody should be writing just now."""
         with tempfile.TemporaryDirectory() as folder:
-            # By a process of its own: closing a file of SQLite's would let go of the locks that this process holds on it.
+            # Read by a separate process: closing a file of SQLite's would let go of the locks that this process holds on it.
             subprocess.run(["cp", "-R", self._directory, folder], check=True)  # noqa: S607 - from the path, as anybody's
             for party in PARTIES:
                 self._keep(party, Path(folder) / self._directory.name / party, instant)
@@ -169,7 +169,7 @@ def _columns(place: Place, name: str, content: bytes) -> Iterator[Exhibit]:
 
 
 def on_the_wire(tap: Wiretap) -> Iterator[Exhibit]:
-    """What everybody said to everybody."""
+    """All messages between all parties."""
     for connection in tap.connections:
         for by_client in (True, False):
             place = heard(connection.link, by_client=by_client)
@@ -188,7 +188,7 @@ class OpenedRoster:
 
     call: Call
     frame_key: bytes
-    # Of the roster's commitment.
+    # Salt of the roster's commitment.
     salt: bytes
     manifest: roster_pb2.RosterManifest
     # The hash of its bytes.
@@ -202,7 +202,7 @@ class OpenedSample:
     """One attempt to hand a sample over, opened in the same way; its places are read in the roster that it names."""
 
     call: Call
-    # Of the set commitment.
+    # Salt of the set commitment.
     salt: bytes
     roster: OpenedRoster
     pseudonyms: list[bytes]

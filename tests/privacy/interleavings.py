@@ -1,8 +1,8 @@
 """A model of two questions on their way through the census node, small enough that every state can be visited.
 
-What is on disk, what is in the memory of a process that may die, what the witness store has seen, and what has left the node.
-A step is what one thread does between two instants at which the process may die, or another thread may run. The log is
-kept in letters: `S` slots at a start, `c` a charge, `r` a release, `d` a delivery, each with its question, and `X` a shutdown.
+State on disk, in the memory of a process that may die, in the witness store, and outside the node. A step is what one thread
+does between two instants at which the process may die, or another thread may run. The log is kept in letters: `S` slots at a
+start, `c` a charge, `r` a release, `d` a delivery, each with its question, and `X` a shutdown.
 
 Both questions are about x; the budget of a person pays for one answer. So the second charge leaves x out, unless a process
 has forgotten the first.
@@ -20,13 +20,13 @@ Step: TypeAlias = "tuple[str, int | None]"
 
 
 class Disk(NamedTuple):
-    """What is durable at the census agency."""
+    """Durable state at the census agency."""
 
     log: tuple[str, ...] = ("S",)
     # Questions whose sealed answers are stored, and how much of the log a health agency has cosigned.
     answered: frozenset[int] = frozenset()
     cosigned: int = 1
-    # By question: which of its tickets was charged. And the questions whose charges count x.
+    # The charged ticket of each question. And the questions whose charges count x.
     charged: tuple[int, ...] = (0, 0)
     counting: frozenset[int] = frozenset()
 
@@ -108,7 +108,7 @@ def steps(state: State, limits: Limits, rules: Rules | None = None) -> Iterator[
 
 
 def _of_others(state: State, limits: Limits) -> Iterator[tuple[Step, State]]:
-    """What the health agency and the operator do."""
+    """Steps of the health agency and of the operator."""
     if state.disk.cosigned < state.shown:
         yield ("cosign", None), _with(state, cosigned=state.shown)
     if limits.shutdown and not state.disk.is_shut:

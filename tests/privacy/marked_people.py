@@ -51,11 +51,11 @@ class Sizes:
     census: int = 31_019
     # In the health data and in the census.
     linked: int = 21_601
-    # Of the health data, with the diagnosis that makes the large cohort.
+    # People of the health data with the diagnosis that makes the large cohort.
     cohort: int = 23_117
-    # Of the large cohort, in the census.
+    # Members of the large cohort who are in the census.
     linked_cohort: int = 19_429
-    # Of those, with mother tongue French.
+    # Those of them with mother tongue French.
     french: int = 13_687
 
 
@@ -71,7 +71,7 @@ class MarkedPeople:
     visits = 86_413
     emergency_visits = 79_301
     admission = "2010-11-23"
-    # Of nobody, and asked about by another researcher.
+    # A question about nobody, asked by another researcher.
     colleagues_visits = 93_187
     person = "person-5b1f7d0c2e"
     household = "household-a94c03e67b"

@@ -1,8 +1,8 @@
-"""Worlds that differ in one person's record, and one life that is lived in each of them.
+"""Worlds that differ in one person x look the same, but for the noise, to everyone who is not to know x.
 
-All worlds are copies of one deployment, so that all keys are the same; the people are the same but for one. What is asked
-is the same, word by word. Of what each party then sees, a `View` keeps what can be compared: values that are drawn at
-random (ids, signatures, hashes, times, the noise) by their lengths, everything else as it is.
+All worlds are copies of one deployment, so that all keys are the same; the people are the same but for one. The questions
+are the same, word by word. A `View` keeps the comparable part of each party's view: values that are drawn at random (ids,
+signatures, hashes, times, the noise) by their lengths, everything else as it is.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PEOPLE = 16_385
 """One more than stand in one frame of a roster, 262144 / 16."""
 X, Y = 0, 1
 VISITS = 86_413
-# Whoever else there is, only x; whoever there is.
+# Everyone else, only x; everyone.
 ONLY_X = f"hospital_visits = {VISITS}"
 ONLY_Y = f"hospital_visits = {VISITS + 1}"
 EVERYONE = "age >= 0"
@@ -53,7 +53,7 @@ after which nothing does."""
 _APART_SECONDS = 0.1
 _RESEARCHERS_LINKS = (Link("researcher", "health"), Link("researcher", "census"), Link("census", "researcher"))
 _COUNTS = Link("health", "census")
-# What is drawn or depends on the clock.
+# Values that are random or depend on the clock.
 _RANDOM_TEXT = {"checkpoint", "asked", "answered", "expires", "ticket_expires"}
 # Ids and hashes, wherever they stand.
 _ID = re.compile(r"[0-9a-f]{16,}")
@@ -68,14 +68,14 @@ _NOISE_REMARK = re.compile(r"\nA count below zero is noise[^\n]*")
 class Instants:
     """When things were said on one question's way, in milliseconds since 1970."""
 
-    # Whose sample it is: of everyone, of one person, of nobody.
+    # Samples: of everyone, of one person, of nobody.
     cohort: str
     submitted: int
     # When the last part of the sample passed.
     sent: int
-    # By stage.
+    # Times by stage.
     stages: dict[int, int]
-    # Of the charge, as its entry says, which the researcher reads in the receipt.
+    # Fields of the charge, as its entry says, which the researcher reads in the receipt.
     entry: int
     # When the health agency said that it had cosigned a checkpoint that covers the charge.
     cosigned: int
@@ -86,18 +86,17 @@ class World:
     """One world, lived to its end: what the researcher saw, and what the health agency saw."""
 
     name: str
-    # What the researcher's commands said, in order.
+    # Output of the researcher's commands, in order.
     commands: list[Any] = field(default_factory=list)
-    # What passed on the researcher's links: per question in order of asking, and what belongs to none; each in the order of
-    # its link, since a question is submitted and collected at once.
+    # Messages on the researcher's links: per question in order of asking, and those that belong to none; each in the order of its link, since a question is submitted and collected at once.
     links: list[Any] = field(default_factory=list)
     # Exchanges of cards, link by link, as many alike as one: an inbox makes them on its own, every few minutes.
     cards: list[Any] = field(default_factory=list)
     # Rosters that were sent: on their own, whatever else the health node asks at that instant.
     rosters: list[Any] = field(default_factory=list)
-    # What stands in the researcher's receipts.
+    # Content of the researcher's receipts.
     receipts: list[Any] = field(default_factory=list)
-    # What the health agency heard from the census node, and what it made of it.
+    # Messages from the census node to the health agency, and their results.
     counts: list[Any] = field(default_factory=list)
     # How long the census log was whenever it was shown, and the lengths of note and proof. How many rounds there were in
     # between, in which nothing was shown, is chance.
@@ -130,7 +129,7 @@ class Worlds:
 
     def _live(self, name: str) -> World:
         directory = self._directory / name
-        # Of a world that failed nothing is left for the next test that asks for it.
+        # A failed world leaves nothing for the next test that asks for it.
         shutil.rmtree(directory, ignore_errors=True)
         shutil.copytree(self._base, directory)
         move(directory)
@@ -186,7 +185,7 @@ def _people(name: str) -> tuple[list[Row], list[Row]]:
 
 
 class Life:
-    """What is asked in every world, and what was seen of it."""
+    """Questions asked in every world, and observations of them."""
 
     def __init__(self, deployment: Watched, tap: Wiretap, world: World) -> None:
         self._deployment = deployment
@@ -197,7 +196,7 @@ class Life:
         self._left: set[str] = set()
 
     def _status(self) -> dict[str, Any]:
-        """What `health status` says, but for the instant at which the census node took the roster."""
+        """Output of `health status`, but for the instant at which the census node took the roster."""
         status: dict[str, Any] = self._deployment.run_here("health", "status", "--json").result
         assert status["roster"].pop("acknowledged")
         return status
@@ -326,7 +325,7 @@ class Life:
         for query, of_question in questions.items():
             seen = [call for link in _RESEARCHERS_LINKS for call in of_question if call.link == link]
             forms = [(call.link, *self._form(call)) for call in seen]
-            # Whoever does not wait looks once or twice, as the two nodes happen to be quick.
+            # A researcher who does not wait looks once or twice, depending on how quick the two nodes are.
             self._world.links.append([form for form, _ in groupby(forms)] if query in self._left else forms)
             counts = [call.form for call in of_question if call.link == _COUNTS]
             # How often `health status` had to ask until the roster was there is chance.
@@ -357,7 +356,7 @@ class Life:
         if call.query in self._left and call.method == "Submit":
             # Nobody listened any more: how much was said until that was noticed is chance.
             said = said[:1]
-        # What a refusal says stands in its headers. Those of several questions on one connection refer to each other.
+        # The text of a refusal is in its headers. Those of several questions on one connection refer to each other.
         refusal = [len(part.data) for part in call.server.headers] if not said and not call.query else []
         return method, asked, said, refusal
 
@@ -402,7 +401,7 @@ class Life:
 
 
 class _PersonsLife(Life):
-    """Whoever was asked about at scale 1 is dropped from then on, by the ledger, where there is anybody."""
+    """The ledger drops everyone who was asked about at scale 1 from then on."""
 
     def live(self) -> None:
         self._deployment.start("census")
@@ -453,7 +452,7 @@ def _shape(name: str, value: Any) -> Any:
 
 
 def _shown_in(rounds: list[Call]) -> Iterator[Any]:
-    """What each round showed that was not shown before, with the lengths of what shows it."""
+    """New observations of each round, with their lengths."""
     for call in rounds:
         for response in call.responses:
             if isinstance(response, log_service_pb2.WitnessResponse) and response.checkpoint:

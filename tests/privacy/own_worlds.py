@@ -116,7 +116,7 @@ STAYED, DIAGNOSED = 14_387, 13_457
 """Everybody from the second on, and from the third on."""
 X_ID = "NBQX-5521-MARKED"
 DAYS, ADMITTED = 86_413, "2010-11-23"
-# Of a stay that no criteria name.
+# Code of a stay that no criteria name.
 OTHER_DAYS, OTHER_ADMITTED = 79_301, "2009-04-17"
 _DAYS_OF_NOBODY = 93_187
 _MANY, _MANY_DAYS = 100_000, 95
@@ -201,7 +201,7 @@ class OwnLife(Life):
         return iter(())
 
     def calls(self, number: int) -> list[Call]:
-        """What passed for one of the questions."""
+        """Calls of one of the questions."""
         return [call for call in self._tap.calls() if call.query == self._order[number]]
 
     def exhibits(self) -> list[Exhibit]:
@@ -214,11 +214,11 @@ class OwnLife(Life):
         return [*snapshots.exhibits, *self._deployment.said, *logs, *on_the_wire(self._tap)]
 
     def key(self) -> bytes:
-        """What everybody's pseudonyms are made with."""
+        """Key of everybody's pseudonyms."""
         return (self._deployment.home("health") / "keys" / "linkage.key").read_bytes()
 
     def noisy_counts(self) -> set[int]:
-        """What the researcher was told."""
+        """Counts that the researcher was told."""
         file = self._deployment.home("researcher") / "answers.db"
         with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db:
             rows = db.execute("select noisy_counts from questions where noisy_counts is not null").fetchall()

@@ -1,10 +1,9 @@
 """One whole life of a deployment, recorded: everything that parties do, and everything that goes wrong on the way.
 
-Real node processes under a wiretap, asked with the documented commands: loads of either kind with wrong rows, quotes,
-answers at once and at ticks, fractions, an empty cohort, typos, refusals, an expired ticket, an expired answer, retries, a
-connection that is cut in the middle, each node down and back, kill -9 at a durable step, every kind of key replaced, the
-linkage key changed, a second researcher registered and revoked, an inbox that opens late, a shutdown, a reopening. Both
-dashboards are looked at by everybody who may, and an audit report is made of it all. What tests then look at is `evidence`: everything that anybody held or was told meanwhile (`privacy.evidence`).
+Real node processes under a wiretap, asked with the documented commands: loads of either kind with wrong rows, quotes, answers at once and at ticks, fractions, an empty cohort, typos, refusals, an
+expired ticket, an expired answer, retries, a connection that is cut in the middle, each node down and back, kill -9 at a durable step, every kind of key replaced, the linkage key changed, a second
+researcher registered and revoked, an inbox that opens late, a shutdown, a reopening. Both dashboards are looked at by everybody who may, and an audit report is made of it all. Tests then examine
+`evidence`: everything that anybody held or was told meanwhile (`fakes.evidence`).
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ WRONG_ROW = "wrong-value-qx-3358"
 """In a column of the sources, where it is no published code: the loads leave its rows out."""
 ONE_PERSON = f"hospital_visits = {MarkedPeople.visits}"
 NOBODY = "age > 129"
-# Most of the large cohort. What such a sample counts is no canary: noise could not be told from it.
+# Most of the large cohort. The count of such a sample is no canary: noise could not be told from it.
 MOST = ("--fraction", "0.9")
 COLLEAGUES_CRITERIA = f"emergency_visits = {MarkedPeople.colleagues_visits}"
 QUOTE_SECONDS = 2.0
@@ -83,7 +82,7 @@ KEYS = {
     "census": ("identity", "log", "witness", "answer", "refusal", "sample", "policy", "operator", "tls"),
 }
 _NOW = ("--in", "0s")
-# What was sealed to it before can be opened no more once it is replaced.
+# Earlier sealings to it can no longer be opened once it is replaced.
 _HONOURED = {"sample": ("--honour", "0s")}
 # Smaller noisy counts are not told from other numbers.
 _LARGE = 10_000
@@ -154,7 +153,7 @@ class Watched(Deployment):
             self.stop(role)
 
     def log(self, role: str) -> bytes:
-        """What a role's nodes wrote on standard error, all of them together."""
+        """Standard error of a role's nodes, all of them together."""
         file = self._log_name(role).with_name(f"{self._log_name(role).name}.stderr")
         return file.read_bytes() if file.exists() else b""
 
@@ -236,7 +235,7 @@ class _Life:
         self._lose_a_connection()
         self.recorded.snapshots.take("while the nodes serve")
         self._kill_the_census_node("killed", MarkedPeople.large_cohort, *MOST)
-        # Whoever waits over a connection does not survive that its certificates change.
+        # A waiting call does not survive a change of its connection's certificates.
         left = (*MOST, "--wait", "0")
         self._kill_the_census_node("rotated", MarkedPeople.large_cohort, *left, meanwhile=self._replace_keys)
         self._change_the_linkage_key()
@@ -340,14 +339,14 @@ class _Life:
         self._keep_query(name, self._deployment.run_here("researcher", "ask", "--again", query, "--json"))
 
     def _keep_slot_secrets(self) -> None:
-        """What nobody else may ever have: of slots that were used, and of those that never will be."""
+        """Secrets that nobody else may ever have: of slots that were used, and of those that never will be."""
         for file in (self._directory / "census" / "slots").iterdir():
             content = file.read_bytes()
             secrets = [content[at : at + SLOT_SECRET_BYTES] for at in range(0, len(content), SLOT_SECRET_BYTES)]
             self.recorded.slot_secrets.update(secret for secret in secrets if any(secret))
 
     def _keep_sample_keys(self) -> None:
-        """Of the samples whose answers are not made; a reference is the name of a file and its key."""
+        """Keys of the samples whose answers are not made; a reference is the name of a file and its key."""
         with contextlib.closing(sqlite3.connect(self._directory / "census" / "journal.db")) as db:
             references = [reference for (reference,) in db.execute("select sample from pending")]
         self.recorded.sample_keys |= {bytes.fromhex(reference.partition(":")[2]) for reference in references}
@@ -390,7 +389,7 @@ class _Life:
         key = self._deployment.home("health") / "keys" / "linkage.key"
         assert self._deployment.run_here("census", "relink", "--key-file", key, "--audited").code == 0
         self._ask("many, relinked", MarkedPeople.large_cohort, FRENCH)
-        # What was asked in between has waited for the roster.
+        # The question asked in between has waited for the roster.
         waited = [row["query_id"] for row in self._rows() if row["state"] == "pending"]
         wait_until(lambda: self._all_logged("released", waited), "released")
         assert self._deployment.both("researcher", "answers", "--collect").code == 0
@@ -536,7 +535,7 @@ class _Life:
             self._deployment.said += [logged, *pages]
 
     def _audit(self) -> None:
-        """What a commissioner reads, from what the parties hand in; with the openings, whose holder learns counts."""
+        """The commissioner's report, from the hand-in; with the openings, whose holder learns counts."""
         exports = self._directory.with_name("exports")
         for role in ("census", "health", "researcher"):
             made = self._deployment.type(role, "audit", "export", "--to", exports / role)
@@ -595,7 +594,7 @@ class _Life:
         return next(row["state"] for row in self._rows() if row["query_id"] == query)
 
     def _opening_keys(self, count: int) -> list[str]:
-        """Of the newest questions that nobody has read the answers to."""
+        """Opening keys of the newest questions whose answers nobody has read."""
         with contextlib.closing(sqlite3.connect(self._directory / "researcher" / "answers.db")) as db:
             rows = db.execute(
                 "select opening_key from questions where opening_key <> '' and refused = '' order by rowid desc limit ?",

@@ -1,11 +1,10 @@
 """Worlds so small that every game an adversary can play in them is played, on the real rules of charging and dropping.
 
-Two worlds differ in what the adversary is not to know. They are walked through in step: whatever is asked, loaded or ordered,
-both say something. If they do not say the same, noise apart, one transcript has proved the world: no bound. If both
-answer, with true counts c and c' of one cell or of several, the transcript whose noisy counts are c is e^(norm(c - c') / b) times as likely in
-one of them, and no other is more (ARGUMENT.md 2). What is asked next may depend on every noisy count that came before; since
-neither refusals nor drops do, the worst transcript of all adaptive games is the worst of all sequences, and its log-odds are
-the sum, kept as a fraction of a nat.
+Two worlds differ in what the adversary is not to know. They are walked through in step: whatever is asked, loaded or ordered, both say
+something. If they do not say the same, noise apart, one transcript has proved the world: no bound. If both answer, with true counts c and c'
+of one cell or of several, the transcript whose noisy counts are c is e^(norm(c - c') / b) times as likely in one of them, and no other is more
+(ARGUMENT.md 2). The next question may depend on every noisy count that came before; since neither refusals nor drops do, the worst transcript
+of all adaptive games is the worst of all sequences, and its log-odds are the sum, kept as a fraction of a nat.
 
 Real are: the ledger (`census_node.ledger`), what loads carry over and how cards are joined and counted
 (`census_node.ledger.subjects`, `census_node.registry`), prices and caps (`broker_common.privacy`), and the service's own state with
@@ -67,7 +66,7 @@ Sample: TypeAlias = frozenset[str]
 
 
 class Row(NamedTuple):
-    """A card in a load, with the numbers of its person and household. Of an address there is one for each of its people."""
+    """A card in a load, with the numbers of its person and household. An address has one row for each of its people."""
 
     card: str
     person: int
@@ -82,7 +81,7 @@ RELINK: Load = (Row("", 0, 0),)
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """What the census agency loads, one after the other; the adversary says when."""
+    """Loads of the census agency, one after the other; the adversary says when."""
 
     loads: tuple[Load, ...]
 
@@ -112,7 +111,7 @@ NO_CHARGES = Books(None, ())
 
 @cache
 def pseudonyms(relinks: int) -> dict[str, bytes]:
-    """By card, after so many changes of the linkage key."""
+    """Pseudonyms by card, after so many changes of the linkage key."""
     if not relinks:
         return {card: bytes([32 * place]) + bytes(14) + bytes([place]) for place, card in enumerate(CARDS)}
     before = pseudonyms(relinks - 1)
@@ -130,7 +129,7 @@ def _rows(world: World, at: int) -> Load:
 
 @cache
 def registry(world: World, at: int) -> Registry:
-    """What is in force after load `at`."""
+    """Registry in force after load `at`."""
     names = pseudonyms(_relinks(world, at))
     rows = sorted(_rows(world, at), key=lambda row: names[row.card])
     halves = np.frombuffer(b"".join(names[row.card] for row in rows), ">u8").reshape(-1, 2).astype(np.uint64)
@@ -154,7 +153,7 @@ def registry(world: World, at: int) -> Registry:
 
 @cache
 def known(world: World, at: int) -> Known:
-    """What is remembered of cards and people once load `at` is in force."""
+    """Memory of cards and people once load `at` is in force."""
     if at < 0:
         return Known.none()
     now, before = registry(world, at), known(world, at - 1)
@@ -202,7 +201,7 @@ def joined(world: World, at: int) -> JoinedRoster:
 
 @cache
 def _owners(world: World, at: int) -> dict[str, set[int]]:
-    """Whose each card is, of those that are somebody's; an address is that of several."""
+    """Owner of each card that has one; an address has several."""
     owners: dict[int, set[int]] = defaultdict(set)
     for person, places in cards_by_person(joined(world, at).cards).items():
         for place in places:
@@ -226,7 +225,7 @@ def _here(world: World, at: int, sample: Sample) -> Bits:
 
 @cache
 def decided(world: World, at: int, books: Books, sample: Sample, room: Room) -> tuple[Books, Sample]:
-    """What one charge leads to: the ledger after it, and whose cards are counted."""
+    """Result of one charge: the ledger after it, and whose cards are counted."""
     ledger, people = ledger_of(world, at, books), registry(world, at).people
     charges = ledger.charges(room.subject, _PASSES, people.load, lambda: people.homes)
     active = _PASSES.bits(people.person_count)
@@ -263,7 +262,7 @@ def rules(**changes: Any) -> Policy:
 
 
 class Service:
-    """What everybody knows of the service: its log, folded by the real rules. Never changed; `after` gives another one."""
+    """Public state of the service: its log, folded by the real rules. Never changed; `after` gives another one."""
 
     _all: dict[tuple[Any, ...], Service] = {}  # noqa: RUF012 - equal services are one object
 
@@ -292,7 +291,7 @@ class Service:
         return self.state.policy
 
     def room(self, scale: int) -> Room:
-        """What an answer costs, and what anybody may be charged in all."""
+        """Price of an answer, and the most that anyone may be charged."""
         room = room_for(self.state, price(scale))
         assert room is not None
         return room
@@ -373,7 +372,7 @@ def _copied(state: CensusState) -> CensusState:
 
 
 class Seen(NamedTuple):
-    """What the adversary sees of one step: what is said without noise, and the counts that the noise is added to."""
+    """The adversary's view of one step: the words without noise, and the counts that the noise is added to."""
 
     said: Any
     people: tuple[int, ...] = ()
@@ -395,11 +394,11 @@ class Mechanism:
         self.question = question
 
     def counts(self, world: World, at: int, active: Sample) -> tuple[int, ...]:
-        """What the noise is added to."""
+        """Counts before noise."""
         return count(world, at, active, self.question)
 
     def steps(self, difference: Sequence[int]) -> int:
-        """By how many steps of the noise's norm two worlds differ."""
+        """Number of steps of the noise's norm by which two worlds differ."""
         return norm(difference)
 
     def ask(self, service: Service, world: World, at: int, side: Side, sample: Sample, scale: int) -> tuple[Seen, Side]:
@@ -421,7 +420,7 @@ class Mechanism:
         return Side(carried(world.numbers, at, side.books), side.memory)
 
     def shown(self, service: Service, world: World, side: Side) -> Any:
-        """What anybody may read of the service at any time."""
+        """Public view of the service at any time."""
         del service, world, side
         return ""
 
@@ -442,11 +441,11 @@ class Game:
 
     one: World
     other: World
-    # What a question's sample is in the one world and in the other.
+    # A question's sample in the one world and in the other.
     samples: tuple[tuple[Sample, Sample], ...]
     mechanism: Mechanism = field(default_factory=Mechanism)
     policy: Policy = field(default_factory=rules)
-    # What the operator may be brought to do, and how often in all.
+    # Orders that the operator may be brought to give, and how often in all.
     commands: tuple[tuple[Any, ...], ...] = ()
     most_commands: int = 2
 

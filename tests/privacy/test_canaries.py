@@ -1,9 +1,9 @@
 """Who learns what, searched byte by byte: the README's table against everything that every party holds or was told.
 
-`TABLE` has a row for each secret that the recorded deployment carries: how to know it when it is met, the line of the
-README's table that it belongs to, and where it lies. Where a row says `holds` it must be found; anywhere else it must not
-be, except where the row says `may`. To watch over a new feature, add a row; if it needs new events, add them to
-`privacy.recorded`. What is searched, and how likely chance is to find something: `privacy.evidence`, `privacy.canaries`.
+`TABLE` has a row for each secret that the recorded deployment carries: how to know it when it is met, the line of the README's table
+that it belongs to, and where it lies. Where a row says `holds` it must be found; anywhere else it must not be, except where the row says
+`may`. To watch over a new feature, add a row; if it needs new events, add them to `privacy.recorded`. The search, and how likely chance
+is to find something: `fakes.evidence`, `fakes.canaries`.
 
 Places are `party: part`: parts of a home (`source, keys, config, loads, load reports, samples, slots, store, other`), `output` (what the
 party's commands print), `log` (what its nodes print), `process` (command line and environment of its nodes), and
@@ -118,7 +118,7 @@ def linkage_keys(recorded: Recorded) -> list[bytes]:
 
 
 def pseudonyms(recorded: Recorded, cards: Collection[str]) -> list[list[bytes]]:
-    """What cards are called under each chain of keys there was; by hand, so that a fault of the product cannot hide."""
+    """Pseudonyms of cards under each chain of keys there was; by hand, so that a fault of the product cannot hide."""
     first, *later = linkage_keys(recorded)
     names = [[hmac.digest(first, card.encode(), "sha256")[:16] for card in cards]]
     for key in later:
@@ -128,7 +128,7 @@ def pseudonyms(recorded: Recorded, cards: Collection[str]) -> list[list[bytes]]:
 
 
 def marked_pseudonym(chain_number: int) -> Callable[[Recorded], set[bytes]]:
-    """Of the one person who is looked for in every form there is."""
+    """Pseudonym of the one person who is looked for in every form there is."""
 
     def needles(recorded: Recorded) -> set[bytes]:
         cards = recorded.people.cards[MARKED_CARD_ROW : MARKED_CARD_ROW + 1]
@@ -139,7 +139,7 @@ def marked_pseudonym(chain_number: int) -> Callable[[Recorded], set[bytes]]:
 
 
 def cohort_pseudonyms(chain_number: int) -> Callable[[Recorded], set[bytes]]:
-    """Of everybody else in the large cohort."""
+    """Pseudonyms of everybody else in the large cohort."""
 
     def needles(recorded: Recorded) -> set[bytes]:
         others = recorded.people.cohort_cards[MARKED_CARD_ROW + 1 :]
@@ -181,13 +181,13 @@ def of_the_colleague(recorded: Recorded) -> set[bytes]:
 
 
 def canonical_conditions(recorded: Recorded) -> set[bytes]:
-    """What criteria commitments and samples are computed from."""
+    """Conditions from which criteria commitments and samples are computed."""
     read = {canonical_bytes(condition_from_wire(each.criteria, HEALTH_DICTIONARY)) for each in submitted(recorded)}
     return set(chain.from_iterable(map(forms, read)))
 
 
 def nonces(recorded: Recorded) -> set[bytes]:
-    """What hides criteria from whoever could guess them."""
+    """Nonces that hide criteria from guessers."""
     return set(chain.from_iterable(forms(request.criteria_nonce) for request in submitted(recorded)))
 
 
@@ -198,7 +198,7 @@ def roster_keys(recorded: Recorded) -> set[bytes]:
 
 
 def roster_salts(recorded: Recorded) -> set[bytes]:
-    """What hides everybody whom the health agency has from whoever could guess them."""
+    """Salts that hide the health agency's people from guessers."""
     opened = open_rosters(recorded.tap, recorded.snapshots)
     return set(chain.from_iterable(forms(roster.salt) for roster in opened))
 
@@ -209,7 +209,7 @@ def sample_keys(recorded: Recorded) -> set[bytes]:
 
 
 def set_salts(recorded: Recorded) -> set[bytes]:
-    """What hides a set of people from whoever could guess it."""
+    """Salts that hide a set of people from guessers."""
     opened = open_samples(recorded.tap, recorded.snapshots)
     return set(chain.from_iterable(forms(sample.salt) for sample in opened))
 
@@ -242,7 +242,7 @@ def new_answers(recorded: Recorded) -> set[bytes]:
 
 
 def answer_salts(recorded: Recorded) -> set[bytes]:
-    """Of every answer that was read; no two are alike."""
+    """Salts of every answer that was read; no two are alike."""
     with contextlib.closing(sqlite3.connect(recorded.directory / "researcher" / "answers.db")) as db:
         rows = db.execute("select answer_salt from questions where noisy_counts is not null").fetchall()
     return set(chain.from_iterable(forms(row[0]) for row in rows))
@@ -410,7 +410,7 @@ TABLE = [
         holds=("census: slots",),
         needles=lambda recorded: set(chain.from_iterable(map(forms, recorded.slot_secrets))),
     ),
-    # What a receipt promises is a hash of the noisy count; with this it can be tried out.
+    # A receipt promises a hash of the noisy count; with this it can be tried out.
     Row("salts of answers", NOISY, holds=("researcher: store",), may=("colleague: store",), needles=answer_salts),
 ]
 
@@ -560,7 +560,7 @@ def test_every_file_of_keys_has_a_row(recorded: Recorded) -> None:
 
 
 def test_keys_of_answers_are_gone_when_there_is_nothing_to_open(recorded: Recorded) -> None:
-    """Whoever copies the researcher's disk cannot open what was read, nor what has expired, in whatever page it lay."""
+    """A copy of the researcher's disk cannot open answers that were read or have expired, in whatever page they lay."""
     stores = [file.read_bytes() for file in (recorded.directory / "researcher").glob("answers.db*")]
     searched = [Exhibit(Place("researcher", "store"), "", content) for content in stores]
     assert Searcher([Canary("", new_answers(recorded))]).search(searched) == set()
@@ -573,9 +573,9 @@ def test_nothing_is_left_in_temporary_files(recorded: Recorded) -> None:
 
 
 def test_a_sample_is_forgotten_with_its_key(recorded: Recorded) -> None:
-    """Whoever finds the file of a sample that was answered, under a second name or in a copy, finds no key to it."""
+    """A finder of an answered sample's file, under a second name or in a copy, finds no key to it."""
     assert len(recorded.wiped_samples) == len(recorded.sample_keys) == len(("killed", "rotated"))
-    # All of one length, whoever is in it.
+    # All have one length, no matter who is in it.
     assert {sample.stat().st_size for sample in recorded.wiped_samples} == {262_144 + 16}
     assert list((recorded.directory / "census" / "samples").iterdir()) == []
     home = [file for file in (recorded.directory / "census").rglob("*") if file.is_file()]
@@ -590,7 +590,7 @@ def test_noise_secrets_are_overwritten_when_they_are_used_and_when_they_never_wi
         content = batch.read_bytes()
         assert len(content) == BATCH * SLOT_SECRET_BYTES
         assert not any(content)
-    # Of the last batch, those that have not been used are there, and nowhere else.
+    # Secrets of the last batch that have not been used are there, and nowhere else.
     (batch,) = (recorded.directory / "census" / "slots").iterdir()
     used = [event["slot"] for event in recorded.deployment.events("census") if event["type"] == "charged"]
     first, content = int(batch.stem), batch.read_bytes()
@@ -601,7 +601,7 @@ def test_noise_secrets_are_overwritten_when_they_are_used_and_when_they_never_wi
 
 
 def test_receipts_hold_no_count(evidence: list[Exhibit], recorded: Recorded) -> None:
-    """What a researcher may show to others says what was charged, and neither the answer nor what its hash is salted with."""
+    """A receipt to show to others says what was charged, and neither the answer nor the salt of its hash."""
     receipts = [exhibit for exhibit in evidence if exhibit.name.endswith(": questions.signed_receipt") and exhibit.data]
     assert len({receipt.data for receipt in receipts}) >= len(recorded.outcomes) - 1
     canary = Canary("", answer_salts(recorded), recorded.noisy_counts)

@@ -1,4 +1,4 @@
-"""The census node's work for a sample tells nothing: the same steps, the same arrays, the same blocks on disk, whoever is in it.
+"""The census node's work for a sample tells nothing: the same steps, the same arrays, the same blocks on disk, no matter who is in it.
 
 One whole walk is followed, from the sealed parts to the stored answer: every step of the interpreter in the node's own modules and in
 those that it is made of, line by line; every call of NumPy with the shapes and types that it reads, fills and makes; and the kept sample's file. All are equal for
@@ -61,7 +61,7 @@ class FixedWorld(World):
         super().__init__(folder, make_policy(accounting="per_person", subject=subject), people=PEOPLE)
 
     def make_registry(self, load: str) -> Registry:
-        """As many cards, people and households whoever is linked."""
+        """The same number of cards, people and households no matter who is linked."""
         ours = self.people[np.arange(PEOPLE) % 10 < 10 * self.linked]
         cards = np.concatenate([ours, make_pseudonyms(CENSUS, seed=9)[: CENSUS - len(ours)]])
         cards = cards[np.lexsort(cards.T[::-1])]
@@ -81,7 +81,7 @@ class FixedWorld(World):
 
 @dataclass(frozen=True)
 class Work:
-    """What was done for two agencies' samples, and what lies on the disk afterwards."""
+    """Work for two agencies' samples, and the files on the disk afterwards."""
 
     steps: Counter[tuple[str, int]]
     arrays: Notes
@@ -157,7 +157,7 @@ def _work(world: FixedWorld, people: Pseudonyms, dropped: float) -> Work:
 
 @pytest.fixture(autouse=True)
 def no_flushes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is durable is not what is looked at."""
+    """Durability is not examined here."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
@@ -181,7 +181,7 @@ def verify_same(one: Work, other: Work) -> None:
 
 @pytest.mark.parametrize("subject", ["person", "household"])
 def test_work_for_a_sample_is_the_same_whoever_is_in_it(tmp_path: Path, subject: Subject) -> None:
-    """Nobody, everybody, half, one, a cluster; whoever is linked; whoever is dropped; of one agency and then of another."""
+    """Nobody, everybody, half, one, a cluster; any people linked; any people dropped; of one agency and then of another."""
     verify_equal(tmp_path, subject)
 
 
@@ -200,7 +200,7 @@ def early_exit(patch: pytest.MonkeyPatch) -> None:
 
 
 def index_list(patch: pytest.MonkeyPatch) -> None:
-    """Whoever is active is looked up before they are counted."""
+    """Active people are looked up before they are counted."""
     count = Passes.count
 
     def looked_up(passes: Passes, active: Bits, counted: Counted) -> list[int]:

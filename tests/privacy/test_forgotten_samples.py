@@ -23,7 +23,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 
 
 def keys_kept(world: World) -> set[bytes]:
-    """Of every sample that a row names, as the row has it."""
+    """Keys of every sample that a row names, as the row has it."""
     journal = world.census.journal
     with journal.reading():
         references = LedgerSteps(journal.db).files() | {sample for _, sample, _ in Outbox(journal.db).all_pending()}
@@ -39,7 +39,7 @@ def holding(world: World, key: bytes) -> set[str]:
 
 def test_no_byte_of_the_key_is_left_while_the_node_serves(world: World) -> None:
     """Charged, it stands in the journal; answered and kept long enough, it stands in no file, however SQLite keeps its pages."""
-    # What a start has left to be done is done.
+    # Work left by the start is done.
     world.census.forget_expired()
     order = world.order()
     attempt = world.admit(world.messages(world.sample(order)))

@@ -41,7 +41,7 @@ TWO_CRASHES = Limits(crashes=2)
 EVERYTHING = (CRASHES_AND_COPIES, CRASHES_AND_AN_END, TWO_CRASHES)
 
 Kind: TypeAlias = tuple[Any, ...]
-# Of packed bits, whose first person is x.
+# Packed bits whose first person is x.
 _FIRST_PERSON = 0x80
 
 
@@ -119,7 +119,7 @@ def stage(state: State, question: int | None) -> Kind:
 
 
 def kind(state: State, step: Step, after: State) -> Kind:
-    """What kind of step it is, when, and whether it is refused."""
+    """Kind of a step, when, and whether it is refused."""
     when = state.restored, state.disk.is_shut, state.is_broken
     return (step[0], *stage(state, step[1]), *when, after.disk == state.disk and after.is_up == state.is_up)
 
@@ -144,7 +144,7 @@ def paths(limits: Limits) -> list[list[Step]]:
 
 
 def kinds_of(path: list[Step], limits: Limits) -> list[Kind]:
-    """What kinds of steps a path takes."""
+    """Kinds of steps of a path."""
     kinds, state = [], State()
     for step in path:
         after = dict(steps(state, limits))[step]
@@ -161,7 +161,7 @@ class Real:
     monkeypatch: pytest.MonkeyPatch
     orders: dict[int, list[Order]] = field(default_factory=dict)
     kept: dict[int, tuple[SampleAttempt, Kept]] = field(default_factory=dict)
-    # By ticket, the numbers that answers to it have said.
+    # Numbers in the answers to each ticket.
     said: dict[bytes, set[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -172,9 +172,9 @@ class Real:
         policy = make_policy(accounting="per_person", max_belief="0.7311", scales=(1,))
         self.world = World(self.folder / "world", policy, people=4, witness_store=self.store)
         self.world.cosigning = False
-        # What the model's first entry stands for ends with both agencies' rosters.
+        # The model's first entry stands for everything up to both agencies' rosters.
         self.offset = len(self.world.entries()) - 1
-        # x, who is in both samples, is the first person of the census; the others are whoever else there is, known to it or not.
+        # x, who is in both samples, is the first person of the census; the others are everyone else, known to it or not.
         self.people = self.world.people
         self.x = self.world.in_census[0]
         self.samples: dict[bytes, OrderedSample] = {}
@@ -315,7 +315,7 @@ class Real:
             return
         start()
         kept = {path.name for path in (self.world.census_folder / "samples").glob("*")}
-        # What no charge names is gone.
+        # Files that no charge names are gone.
         assert len(kept) == len(charges(state))
 
     def compact(self) -> None:
@@ -348,7 +348,7 @@ class Real:
         self._verify_ledger(state, charged)
 
     def _verify_ledger(self, state: State, charged: set[int]) -> None:
-        """Of both charges x is active in the first alone, and charged for it, and no more."""
+        """X is active in the first of both charges alone, and charged for it, and no more."""
         cost, node, samples = price(1), self.node, SampleFolder(self.world.census_folder / "samples")
         with node.journal.reading() as log:
             tickets = {question: self.charged_ticket(question) for question in charged}

@@ -1,4 +1,4 @@
-"""Worlds that differ in one person x look the same, but for the noise, to whoever is not to know x.
+"""Worlds that differ in one person x look the same, but for the noise, to everyone who is not to know x.
 
 To the researcher (R-only): whether x has a health record, what stands in it, whether x is in the census, what x speaks;
 hence also whether a cohort is of nobody or of one person, and whether a roster fits into one frame. To health agency and
@@ -32,7 +32,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Worlds:
 
 @pytest.fixture(scope="module")
 def persons(tmp_path_factory: pytest.TempPathFactory) -> Worlds:
-    """Under per-person accounting, where whoever is exhausted is dropped."""
+    """Under per-person accounting, which drops exhausted people."""
     return Worlds(tmp_path_factory.mktemp("persons"), persons=True)
 
 
@@ -82,7 +82,7 @@ def test_the_health_agency_sees_the_same(name: str, worlds: Worlds) -> None:
 
 
 def test_the_life_had_everything_in_it(worlds: Worlds) -> None:
-    """What is compared is not nothing: answers, every kind of refusal, both sides of the boundary of a roster's frame."""
+    """The comparison has content: answers, every kind of refusal, both sides of the boundary of a roster's frame."""
     said = str(worlds[BASE].commands)
     for word in (
         *("UNKNOWN_COLUMN", "UNKNOWN_CODE", "UNKNOWN_VALUE", "SCALE_REFUSED", "UNKNOWN_PROJECT", "ANSWER_PENDING"),

@@ -1,7 +1,7 @@
 """The same promises with dictionaries of the agencies' own: events, long lists below one another, other ids, own words.
 
-What `test_neighbouring_worlds`, `test_canaries` and `test_wire` ask of Ontario's dictionaries, asked of one recorded life in each of
-a few worlds that differ in the events, or the language, of one person x.
+The checks of `test_neighbouring_worlds`, `test_canaries` and `test_wire` on Ontario's dictionaries, made on one recorded life in
+each of a few worlds that differ in the events, or the language, of one person x.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def test_samples_and_rosters_have_one_length(pair: tuple[World, World]) -> None:
 
 
 def test_the_health_agency_sees_the_same(worlds: OwnWorlds) -> None:
-    """What x speaks, in the census agency's own words, changes nothing that it hears, logs or says of itself."""
+    """X's language, in the census agency's own words, changes nothing that it hears, logs or says of itself."""
     here, there = worlds[BASE], worlds["x speaks another language"]
     assert here.counts == there.counts
     assert here.rosters == there.rosters
@@ -99,7 +99,7 @@ def test_the_health_agency_sees_the_same(worlds: OwnWorlds) -> None:
 
 
 def test_the_life_had_everything_in_it(worlds: OwnWorlds) -> None:
-    """What is compared is not nothing: answers, and mistakes about codes, tables, criteria and languages."""
+    """The comparison has content: answers, and mistakes about codes, tables, criteria and languages."""
     said = str(worlds[BASE].commands)
     for word in ("UNKNOWN_CODE", "UNKNOWN_EVENTS", "CRITERIA_SYNTAX", "UNKNOWN_VALUE", "noisy_count", "Q00-Q79"):
         assert word in said, word
@@ -124,7 +124,7 @@ def texts(*found: str) -> set[bytes]:
 
 
 def pseudonym(life: OwnLife) -> set[bytes]:
-    """Of x, by hand: an id that is no health card follows the name of its form."""
+    """Pseudonym of x, by hand: an id that is no health card follows the name of its form."""
     (key,) = key_forms(life.key())
     named = hmac.digest(key, b"tripartite/linkage-form/v1\0text\0" + X_ID.encode(), "sha256")
     return pseudonym_forms(named[:16])
@@ -218,7 +218,7 @@ def test_what_passes_has_one_form_whatever_the_events(life: OwnLife) -> None:
 
 
 def test_progress_is_four_stages_in_order(life: OwnLife) -> None:
-    """Whoever is meant, every question goes through the same stages, once each."""
+    """Every question goes through the same stages, once each, no matter who is meant."""
     submissions = [call for number in range(len(ASKED)) for call in life.calls(number) if call.method == "Submit"]
     stages = [[response.stage for response in call.responses] for call in submissions]  # type: ignore[attr-defined]
     assert stages == [[1, 2, 3, 4]] * len(ASKED)

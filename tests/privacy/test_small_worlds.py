@@ -117,7 +117,7 @@ def without(world: World, who: str) -> World:
 def health(
     *mine: tuple[str, ...], others: tuple[str, ...], one: bool = True, other: bool = True
 ) -> tuple[tuple[Sample, Sample], ...]:
-    """What R-only can bring an honest health agency to draw: a criterion that some records match and others do not.
+    """Samples that R-only can bring an honest health agency to draw: by a criterion that some records match and others do not.
 
     `mine` are the cards of the secret records. In each of the worlds there is any set of them in the sample, or, where there
     is none of these records, none.
@@ -140,7 +140,7 @@ class Claim(NamedTuple):
 
 
 def hr(name: str, one: World, other: World, caps: Any = 1, samples: Any = ALL_SETS, **more: Any) -> Claim:
-    """A claim against whoever chooses every sample."""
+    """A claim against an adversary who chooses every sample."""
     return Claim(f"HR, {name}", Game(one, other, samples, **more), Fraction(caps))
 
 
@@ -417,7 +417,7 @@ BOUNDED = [
         who="xyz",
     ),
 ]
-# What is not claimed: there is a game that gets this far.
+# Not claimed: there is a game that gets this far.
 UNCLAIMED = [
     hr("two people", french(ONE_CARD, who="xy"), english(ONE_CARD), 2, samples=OF_ONE_CARD),
     hr("taken for two people", french(TWO_OF_ONE), english(TWO_OF_ONE), 2),
@@ -528,7 +528,7 @@ UNCLAIMED = [
     r_only(
         "by address, x's record, y's staying",
         AT_ONE_ADDRESS,
-        # What is asked of x brings the address into a sample, and what is asked of y does in both worlds.
+        # A question about x brings the address into a sample, and one about y does in both worlds.
         [(rest | one, rest | other) for rest in subsets(("z",)) for one, other in ADDRESS_IN_SAMPLES],
         caps=2,
         who="xz",
@@ -692,7 +692,7 @@ _GAME = re.compile(r"`((?:HR|R-only), [^`]+)`(?: \(([\d.]+)\))?")
 
 
 def test_the_argument_names_every_game_and_its_figure() -> None:
-    """By group those that reach one cap; each of the others with how many caps it reaches."""
+    """Claimed games reach one cap; each of the others has the number of caps that it reaches."""
     named_there = dict(_GAME.findall(ARGUMENT.partition("## 2.")[0]))
     assert {name for name, caps in named_there.items() if not caps} == {
         claim.name.partition(":")[0] for claim in BOUNDED
@@ -702,7 +702,7 @@ def test_the_argument_names_every_game_and_its_figure() -> None:
 
 
 def test_the_largest_charge_fills_the_cap() -> None:
-    """What the games are compared with is not less than the cap by as much as any answer costs."""
+    """The bound of the games is not below the cap by as much as any answer costs."""
     for policy in (rules(), THREE_SCALES, HAIR_LESS):
         left = policy.cap - int(largest_charge(policy) * UNITS_PER_NAT)
         assert 0 <= left < price(policy.scales[-1])
@@ -849,7 +849,7 @@ class ChargesHouseholdsOnce(Mechanism):
 
 
 class ForgetsAtALoad(Mechanism):
-    """Gives whoever is another subject in a new load that subject's charge alone."""
+    """Gives a person who is another subject in a new load that subject's charge alone."""
 
     def load(self, world: World, at: int, side: Side) -> Side:
         after, before = super().load(world, at, side).books, side.books.charged
@@ -947,19 +947,19 @@ TOO_FAR = [
 
 @pytest.mark.parametrize("claim", OUT_OF_BOUNDS, ids=lambda claim: claim.name)
 def test_naive_mechanisms_are_bounded_by_nothing(claim: Claim) -> None:
-    """What sounds helpful is said in one world and not in the other, or may be asked for without end."""
+    """A helpful-sounding message is said in one world and not in the other, or may be asked for without end."""
     with pytest.raises(UnboundedError):
         worst(claim.game)
 
 
 @pytest.mark.parametrize("claim", TOO_FAR, ids=lambda claim: claim.name)
 def test_naive_ledgers_pass_the_bound(claim: Claim) -> None:
-    """What is not charged to whom it is about is learned about them once more."""
+    """An answer not charged to the people it is about teaches about them once more."""
     assert worst(claim.game) == claim.caps * CAP
 
 
 def test_the_subject_of_budgets_stays_what_it_was_at_the_first_answer() -> None:
-    """What persons were charged says nothing of how many of a household were counted, and strict answers say neither."""
+    """Charges of persons do not show how many of a household were counted, and strict answers show neither."""
     for first, other in ((STRICT, HOUSEHOLD), (rules(), HOUSEHOLD), (HOUSEHOLD, rules()), (HOUSEHOLD, STRICT)):
         begun = Service.begin(first)
         assert begun.after("adopt", other) is not None

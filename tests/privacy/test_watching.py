@@ -1,8 +1,8 @@
-"""Worlds that differ in one person look the same, byte for byte, to everybody who watches the nodes from outside the agencies.
+"""Worlds that differ in one person x look the same, but for the noise, to everyone who is not to know x.
 
 Both worlds begin from the same files and keys, at the same instant of a clock that the test holds, with the same random
-numbers; the same questions are asked at the same instants. Then every public answer of both dashboards is compared. Of the
-checkpoints the hash and the signatures are left out: they are commitments to samples, and random to everybody else.
+numbers; the same questions are asked at the same instants. Then every public answer of both dashboards is compared. The
+hash and the signatures of checkpoints are left out: they are commitments to samples, and random to everybody else.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ FACES = ("reader en /", "reader fr /", *(f"en {path}" for path in PUBLIC))
 
 @dataclass
 class Seen:
-    """What one world showed."""
+    """Observations of one world."""
 
-    # By agency: every answer of its dashboard, and the lengths of its log's entries.
+    # Every answer of each agency's dashboard, and the lengths of its log's entries.
     shown: dict[str, dict[str, bytes]] = field(default_factory=dict)
     entries: dict[str, list[int]] = field(default_factory=dict)
     logged: dict[str, list[Any]] = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""What shows on the wire beneath TLS: lengths, forms, and what two attempts have in common.
+"""The visible form of traffic beneath TLS: lengths, forms, and what two attempts have in common.
 
-What must not stand there in the clear is searched for by `test_canaries`, whose evidence holds every byte that passed.
+`test_canaries`, whose evidence holds every byte that passed, searches for values that must not be there in the clear.
 """
 
 from __future__ import annotations
@@ -143,14 +143,14 @@ def calls_of(recorded: Recorded, name: str) -> list[Call]:
 
 
 def submission_of(recorded: Recorded, name: str) -> health_service_pb2.SubmitRequest:
-    """What the researcher sent to the health node."""
+    """The researcher's messages to the health node."""
     request = next(call.requests[0] for call in calls_of(recorded, name) if call.link == SUBMISSIONS)
     assert isinstance(request, health_service_pb2.SubmitRequest)
     return request
 
 
 def forms_of(recorded: Recorded, name: str) -> list[tuple[Any, ...]]:
-    """What passed for a query, link by link in order."""
+    """Messages of a query, link by link in order."""
     shown = []
     for call in calls_of(recorded, name):
         requests = [message_form(request) for request in call.requests]
@@ -313,7 +313,7 @@ def test_an_exchange_says_nothing_but_a_card_that_its_party_has_announced(
 
 
 # --- what attempts have in common ----------------------------------------------------------------------------------------
-#
+
 # Two independent streams of 66,704 bytes have 4.5e9 pairs of 16-byte windows; two of them are equal by chance with
 # probability below 4.5e9 * 2^-128 < 1e-28. A shared window therefore means a shared key, nonce, block or value.
 
@@ -327,7 +327,7 @@ class Attempt:
         self.ticket, self.manifest = head.ticket, head.manifest
         self.set_commitment = sample_pb2.Manifest.FromString(head.manifest.manifest).set_commitment
         self.own = [head.sealed_head, *bits]
-        # What was cut off begins with the envelopes of gRPC and of the message, which are common to all parts.
+        # The truncated part begins with the envelopes of gRPC and of the message, which are common to all parts.
         self.own.append(call.unfinished[2 * WINDOW :])
         self.is_whole = bool(bits)
 

@@ -1,11 +1,9 @@
 """A wiretap on a deployment: every byte between its nodes, with TLS taken off by the test, which holds all their keys.
 
-For each link (who calls whom) a proxy on loopback answers with the server's own certificate and calls on with the
-client's, mutual TLS 1.3 on both sides, so that neither end can tell; certificates are those of the present cards at every
-handshake. Configurations, and where the census agency has the inbox registered, are changed to call the proxies. What passes is recorded as it came, then read as HTTP/2 (RFC 9113: DATA frames to gRPC messages, header blocks
-as raw bytes) and typed by the generated messages. Which RPC a call is stands in the clear in its header block the first
-time that a connection has it; later it follows from the messages, which of the RPCs that the caller may call only one
-reads without a rest, and makes sense of.
+For each link (who calls whom) a proxy on loopback answers with the server's own certificate and calls on with the client's, mutual TLS 1.3 on both sides, so that neither end can tell; certificates are those of the present
+cards at every handshake. Configurations, and where the census agency has the inbox registered, are changed to call the proxies. Traffic is recorded as it came, then read as HTTP/2 (RFC 9113: DATA frames to gRPC messages,
+header blocks as raw bytes) and typed by the generated messages. Which RPC a call is stands in the clear in its header block the first time that a connection has it; later it follows from the messages, which of the RPCs that
+the caller may call only one reads without a rest, and makes sense of.
 
 Nothing is delayed, reordered or changed. `cut` ends a link in the middle, as a network would.
 """
@@ -92,7 +90,7 @@ _PROBE: Any = health_pb2.DESCRIPTOR.services_by_name["Health"].methods_by_name["
 
 @dataclass(slots=True)
 class _Stream:
-    """What one side of a connection said, and when each piece of it came."""
+    """Bytes of one side of a connection, and when each piece of it came."""
 
     pieces: list[bytes] = field(default_factory=list)
     instants_ms: list[int] = field(default_factory=list)
@@ -149,7 +147,7 @@ class Part:
 
 @dataclass(slots=True)
 class _Side:
-    """What one side said on one HTTP/2 stream."""
+    """Bytes of one side on one HTTP/2 stream."""
 
     messages: list[Part] = field(default_factory=list)
     headers: list[Part] = field(default_factory=list)
@@ -239,7 +237,7 @@ class Call:
 
     @property
     def form(self) -> tuple[str, list[int], list[int]]:
-        """What shows of a call without reading it: which it is, and the lengths of all messages in order."""
+        """The visible form of a call without reading it: which it is, and the lengths of all messages in order."""
         asked, said = ([len(part.data) for part in side.messages] for side in (self.client, self.server))
         return self.method, asked, said
 
@@ -458,7 +456,7 @@ class Wiretap:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
             for end in (writer, onward[1]):
-                # What was said last still goes out; who does not listen to it any more is not waited for.
+                # The last words still go out; a peer that no longer listens is not waited for.
                 end.close()
                 with contextlib.suppress(OSError, TimeoutError):
                     await asyncio.wait_for(end.wait_closed(), _CLOSE_SECONDS)

@@ -50,11 +50,11 @@ CALLS: dict[str, tuple[type, str]] = {
     "received": (Answers, "receive"),
     "refusal": (Answers, "refuse"),
 }
-# The same calls are made for noise slots, and for what peers say in between. Of the owner, `_journal` is the node's.
+# The same calls are made for noise slots, and for what peers say in between. The owner's `_journal` is the node's.
 CALLS_FOR_A_QUESTION: dict[str, tuple[type, str]] = {
     "entrusted": (Publication, "entrust"),
     "shown": (Publication, "show"),
-    # Of the other agency's log, by this one; and of our own, by the other one.
+    # Cosignatures: of the other agency's log, by this one; and of our own, by the other one.
     "cosigned": (Witnessing, "cosign"),
     "cosignature": (Witnessing, "take"),
 }

@@ -2,7 +2,7 @@
 
 Runs in a mount namespace of its own, where it may mount; `test_full_disk.py` starts it. For every SPARE the disk is
 filled up to so many bytes, questions are asked until the node stops, the disk is freed and the node started again.
-What does not hold is an AssertionError.
+A broken promise is an AssertionError.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def assert_no_bug(text: str) -> None:
 
 
 def said_since(deployment: Deployment, before: int) -> str:
-    """What nodes have said on standard error, beginning at a place in their common file."""
+    """Standard error of nodes, beginning at a place in their common file."""
     return _stderr(deployment).read_text()[before:]
 
 
@@ -89,7 +89,7 @@ def one_round(role: str, deployment: Deployment, disk: SmallDisk, spare: int) ->
             wait_until(lambda: bool(again.ready) or again.process.poll() is not None, "ready, or stopped")
             deployment.ask_all(QUESTIONS[:1], wait_seconds=0)
             again.end()
-            # By itself, by our signal, or by our signal while it was going by itself.
+            # It ended by itself, by our signal, or by our signal while it was ending by itself.
             assert again.process.returncode in {6, 0, 130, -signal.SIGTERM}
             verify_commands(run(role, "status", "--home", deployment.home(role), "--json"))
             loaded = run(role, "load", "--home", deployment.home(role), "--json")

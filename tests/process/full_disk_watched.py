@@ -1,6 +1,6 @@
 """An agency's home on a disk that becomes full, and its dashboard: `full_disk_watched.py ROLE DIRECTORY`.
 
-Runs in a mount namespace of its own, where it may mount; `test_full_disk.py` starts it. What does not hold is an AssertionError.
+Runs in a mount namespace of its own, where it may mount; `test_full_disk.py` starts it. A broken promise is an AssertionError.
 """
 
 from __future__ import annotations

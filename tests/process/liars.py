@@ -74,7 +74,7 @@ class LyingResearcher:
         change: Callable[[ticket_pb2.Ticket], object] = nobody,
         key: SigningKey | None = None,
     ) -> health_service_pb2.SubmitRequest:
-        """What the question's submission looks like, its ticket changed by `change` and signed with `key` (else the own)."""
+        """The question's submission, its ticket changed by `change` and signed with `key` (else the own)."""
         signed = asked.ticket_message
         body = parse_message(ticket_pb2.Ticket, signed.ticket)
         change(body)
@@ -188,7 +188,7 @@ async def _say(
 
 async def _converse(call: Any, parts: Sequence[bytes]) -> None:
     """Say everything, as far as it is listened to; hear everything, raise how it ended."""
-    # What ended the call is heard below.
+    # The reason for the call's end is heard below.
     with contextlib.suppress(asyncio.InvalidStateError, AioRpcError):
         for part in parts:
             await (call.done_writing() if part == END else call.write(part))

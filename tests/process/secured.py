@@ -28,7 +28,7 @@ from broker_common.storage.clock import system_clock
 
 ROOT = Path(__file__).parents[2]
 HOST = "dashboard.census.example"
-# What the handbook makes certificates with.
+# Program with which the handbook makes certificates.
 OPENSSL = shutil.which("openssl")
 _ADDRESS = re.compile(r"dashboard on (https?)://127\.0\.0\.1:(\d+)/\s")
 
@@ -116,7 +116,7 @@ def made(
 
 
 class LogLines:
-    """What a process has logged as JSON since it was looked at last."""
+    """JSON lines that a process has logged since the last look."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

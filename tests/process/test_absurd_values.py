@@ -91,7 +91,7 @@ def test_scale_beyond_what_travels_is_refused(served: Deployment, option: str) -
 
 @pytest.mark.parametrize("command", [words for words, _ in commands()], ids="-".join)
 def test_bytes_that_are_no_text_are_a_usage_error(command: list[str]) -> None:
-    """Of whatever option: they could be neither stored, sent nor shown."""
+    """This holds for every option: they could be neither stored, sent nor shown."""
     outcome = run_here(*command, "--home", f"x{NOT_TEXT}", "--json")
     assert (outcome.code, outcome.error) == (
         2,

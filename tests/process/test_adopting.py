@@ -48,7 +48,7 @@ def written(text: str = FIRST, codes: str = CODES) -> Path:
 
 
 def adopt(*words: str | Path) -> dict[str, Any]:
-    """What the command says, which succeeds."""
+    """Output of the command, which succeeds."""
     return run_here("dictionary", "adopt", "--home", "health", *words, "--json").result
 
 
@@ -65,7 +65,7 @@ def test_a_file_is_put_into_the_home_and_signed() -> None:
     assert home.newest_dictionary().hash.hex() == first["hash"]
     assert Path("health/dictionary.toml").read_text() == FIRST
     assert Path("health/icd10.csv").read_text() == CODES
-    # What lies in the home is adopted without a name, and the same again changes nothing.
+    # The home's own file is adopted without a name, and the same again changes nothing.
     assert adopt()["hash"] == first["hash"]
 
 
@@ -105,7 +105,7 @@ def test_a_home_that_cannot_be_written_is_said_and_adopting_again_mends_it() -> 
     assert Path("health/dictionary.toml").read_text() == FIRST
 
 
-# What no census can load, and what it says.
+# Dictionaries that no census can load, and the error.
 NO_CENSUS = {
     "numbers": (FIRST[FIRST.index("[columns") :], NUMBERS, "'visits' is no language variable"),
     "several": ("multi_valued = true\n", "multi_valued = true\n", "'diagnosis' is no language variable"),
@@ -116,7 +116,7 @@ STAYS = '[events.stay]\ndescription = "Stays."\n[events.stay.columns.day]\ntype 
 
 @pytest.mark.parametrize("name", NO_CENSUS)
 def test_what_an_agency_could_never_load_is_found_before_it_is_adopted(name: str) -> None:
-    """By `check` with the agency's home, and by `adopt`; a health agency may have all of it."""
+    """`check` with the agency's home finds it, and so does `adopt`; a health agency may have all of it."""
     old, new, problem = NO_CENSUS[name]
     file = written(FIRST.replace(old, new) + STAYS * (name == "events"))
     created = run_here(

@@ -16,7 +16,7 @@ from fakes.deployment import Deployment, Outcome, make, run_here
 from fakes.nursery import PROGRAM
 
 ROOT = Path(__file__).parents[2]
-# What a checkout has, and an installed program has not: run there.
+# Commands that need a checkout, not an installed program: run there.
 OF_SOURCE = ("pytest ", "grep ")
 
 pytestmark = pytest.mark.process
@@ -32,7 +32,7 @@ def assessed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Deployment, Outc
         deployment.wait_until_closed()
     # As it was when it was assessed: it grows in one of the tests.
     (folder / "status.json").write_text(json.dumps(deployment.json("census", "status")), "utf-8")
-    # What the document calls the home: its commands are run beside it.
+    # The document's name for the home: its commands are run beside it.
     (folder / "CENSUS_HOME").symlink_to(deployment.home("census"))
     words = ("--out", folder / "out", "--home", deployment.home("census"), "--attack", "average", "--rounds", "1")
     return deployment, run_here("lab", "assessment", *words, "--json"), folder
@@ -77,7 +77,7 @@ def found(cited: Sequence[str]) -> str:
 
 
 def output_of(command: str, folder: Path) -> str:
-    """What a command prints; it must not fail."""
+    """Output of a command, which must not fail."""
     of_source = command.startswith(OF_SOURCE)
     path = f"{Path(PROGRAM).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
@@ -93,7 +93,7 @@ def output_of(command: str, folder: Path) -> str:
 
 
 def test_the_answer_and_the_log_are_in_it(assessed: tuple[Deployment, Outcome, Path]) -> None:
-    """What it says of the deployment is what the deployment says of itself."""
+    """Its statements about the deployment are the deployment's own."""
     _, outcome, folder = assessed
     status = json.loads((folder / "status.json").read_text("utf-8"))
     words = " ".join(claim["words"] for claim in claims(outcome.result))
@@ -122,7 +122,7 @@ def test_no_path_of_this_machine_is_handed_on(assessed: tuple[Deployment, Outcom
 
 
 def test_a_log_that_has_grown_is_held_against_the_assessment(assessed: tuple[Deployment, Outcome, Path]) -> None:
-    """What is said of the log is reproduced after more questions; another past, or another key, is found out."""
+    """Statements about the log are reproduced after more questions; another past, or another key, is found out."""
     deployment, outcome, folder = assessed
     shown = [claim for claim in claims(outcome.result) if "lab checkpoint" in claim["command"]]
     assert len(shown) == 3
@@ -173,7 +173,7 @@ def test_a_policy_without_a_deployment_is_the_one_that_init_sets(tmp_path: Path)
 
 
 def made(folder: Path) -> str:
-    """What `tripartite init TEST` prints, once; the figures do not depend on how many people are made up."""
+    """Output of `tripartite init TEST`, once; the figures do not depend on how many people are made up."""
     return (folder / "init").read_text("utf-8") if (folder / "init").exists() else _init(folder)
 
 

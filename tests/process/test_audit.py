@@ -30,10 +30,10 @@ class Lived:
     """A deployment with two researchers that is down, and what it exported."""
 
     deployment: Deployment
-    # Of the census home, before the second half of it all.
+    # Copy of the census home, before the second half of it all.
     yesterday: Path
     handed_in: Path
-    # What was said while the nodes were up, and when everything was exported again into the same folder.
+    # Output while the nodes were up, and after everything was exported again into the same folder.
     first: dict[str, Any]
     written: dict[str, tuple[int, int]]
 
@@ -45,7 +45,7 @@ def export(home: Path, to: Path, *words: str) -> int:
 
 
 def export_all(deployment: Deployment, handed_in: Path) -> dict[str, int]:
-    """What every party hands in, the census agency last; how many files were written for each."""
+    """Exports of every party, the census agency last; how many files were written for each."""
     homes = ("researcher", "colleague", "health", "census")
     parts = {"colleague": "researcher"}
     options = {"health": ("--criteria",)}
@@ -139,7 +139,7 @@ def new(auditor: Path) -> Path:
 
 
 def codes(outcome: Outcome) -> list[str]:
-    """What was found; the command has said so with its exit code."""
+    """Findings; the command has said so with its exit code."""
     assert outcome.code == AUDIT_FAILED
     return [problem["code"] for problem in outcome.json["problems"]]
 
@@ -164,7 +164,7 @@ def test_everything_that_happened_holds_and_the_noise_of_every_answer_is_proved(
     openings = lived.deployment.home("census") / "openings"
     report = audit("replay", lived.handed_in, auditor, "--openings", openings).result
     assert (report["verified"], report["answers"], report["leakage"]["released"]) == (True, ANSWERS, ANSWERS)
-    # Whoever has no receipt cannot compare: the one that nobody collected.
+    # Without a receipt nothing can be compared: the one that nobody collected.
     assert report["noise_proved"] == ANSWERS - 1
     assert report["criteria_opened"] == ANSWERS + 1
     assert report["tickets_shown"] == ANSWERS

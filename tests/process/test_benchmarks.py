@@ -1,4 +1,4 @@
-"""The benchmarks, with few people: that every one of them still runs and measures what it says. What they find is not judged."""
+"""The benchmarks, with few people: that every one of them still runs and measures what it says. Their figures are not judged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.process
 
 PEOPLE = 20_000
 SIZES = (0, 100, PEOPLE)
-# What `make check` does without; installed or not, the benchmarks are to say so.
+# Packages that `make check` does without; installed or not, the benchmarks are to say so.
 EXTRAS = ("polars", "private_set_intersection.python")
 
 
@@ -77,14 +77,14 @@ def test_rivals_count_what_a_join_counts_and_missing_ones_are_said(deployment: D
 
 
 def test_timeline_shows_both_nodes_on_one_clock(deployment: Deployment, tmp_path: Path) -> None:
-    """What the nodes say that they did lies between Submit and shortly after the answer, the census node's within the other's."""
+    """The nodes' reported work is between Submit and shortly after the answer, the census node's within the other's."""
     result = timeline.measure(deployment.directory, PEOPLE, 1_000)
     begun, ended = ({} for _ in range(2))
     for role, spans in result["spans"].items():
         ((begun[role], ended[role]),) = [(start, end) for name, start, end in spans if name == "total"]
         assert all(begun[role] <= start <= end <= ended[role] for _, start, end in spans)
     assert 0 < begun["health"] < begun["census"] < ended["census"] < ended["health"]
-    # By another clock it would be hours after Submit.
+    # With another clock it would be hours after Submit.
     assert begun["health"] < 1000 * PATIENCE_SECONDS
     timeline.draw(result, tmp_path / "timeline.png")
     assert (tmp_path / "timeline.png").read_bytes().startswith(b"\x89PNG")

@@ -62,7 +62,7 @@ def test_the_42nd_question_is_refused_with_exit_4(exhausted: Deployment) -> None
 
 
 def test_answers_from_before_can_still_be_read_collected_and_asked_for_again(exhausted: Deployment) -> None:
-    """What was charged was paid for: it is there after the shutdown, too."""
+    """Charged answers were paid for: they are there after the shutdown, too."""
     rows = exhausted.json("researcher", "answers", "--collect")["answers"]
     answered = [row for row in rows if row["state"] == "answered"]
     assert len(answered) == ANSWERS
@@ -74,7 +74,7 @@ def test_answers_from_before_can_still_be_read_collected_and_asked_for_again(exh
 def test_a_scale_that_no_longer_fits_is_refused_while_cheaper_ones_are_answered(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """After one answer at scale 1 a second does not fit under 0.8; eleven at scale 30 do. The refusal says so."""
+    """After one answer at scale 1 a second does not fit: people in the first are not counted again, nobody is told. The refusal says so."""
     deployment = make(tmp_path_factory.mktemp("uneven") / "deployment", population=100)
     with deployment.node("census"), deployment.node("health"):
         assert deployment.json("researcher", "quote", "--scale", "1")["remaining"] == 1

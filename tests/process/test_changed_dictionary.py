@@ -65,7 +65,7 @@ def verify_french(deployment: Deployment) -> None:
 
 
 def status(deployment: Deployment, role: str) -> tuple[str, str, bool]:
-    """What an operator reads of dictionaries."""
+    """An operator's view of dictionaries."""
     told = run_here(role, "status", "--home", deployment.home(role), "--json").result
     return told["dictionary"], told["dictionary_adopted"], told["dictionary_changed"]
 
@@ -144,7 +144,7 @@ def test_an_audit_on_site_accuses_nobody(deployment: Deployment, tmp_path: Path)
 
 
 def kept(deployment: Deployment) -> int:
-    """Of how many charges the sample is kept, by plain SQL."""
+    """Number of charges whose sample is kept, by plain SQL."""
     with contextlib.closing(sqlite3.connect(deployment.home("census") / "journal.db")) as db:
         (count,) = db.execute("select count(*) from ledger_steps where kind = 'charge' and file != ''").fetchone()
     return int(count)

@@ -251,7 +251,7 @@ def test_a_home_that_is_none_is_told_as_by_the_command(tmp_path: Path, monkeypat
 
 
 def test_estimates_of_a_table_are_those_of_its_answers(researcher: Researcher) -> None:
-    """By the labels of cells; each with both intervals, and in a row for each group."""
+    """Estimates by the labels of cells; each with both intervals, and in a row for each group."""
     table = researcher.table(by=HALVES, count=FRENCH, of="all", scale=10)
     shares = table.share("French")
     counts = {group: Counts(tuple(cell.noisy_count for cell in table[group].cells), 10) for group in table}

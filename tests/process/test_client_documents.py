@@ -37,7 +37,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
 
 @pytest.fixture(autouse=True)
 def _at_home(served: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the documents tell their reader to set."""
+    """Settings that the documents tell their reader to make."""
     monkeypatch.setenv("TRIPARTITE_HOME", str(served.home("researcher")))
 
 
@@ -47,7 +47,7 @@ def blocks(language: str) -> list[str]:
 
 
 def run_cell(code: str, names: dict[str, Any]) -> object:
-    """What a notebook does with a cell: runs it, and shows its last expression, as text and as HTML."""
+    """Run a cell as a notebook does, and show its last expression, as text and as HTML."""
     tree = ast.parse(code)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     exec(compile(tree, "cell", "exec"), names)  # noqa: S102 - our own document

@@ -1,4 +1,4 @@
-"""What scripts rely on: the exact keys and types of every JSON object, one object on stdout, exit codes by family."""
+"""The contract for scripts: the exact keys and types of every JSON object, one object on stdout, exit codes by family."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def test_a_margin_buys_the_largest_scale_within_it(served: Deployment) -> None:
 
 
 def without_warnings(answer: dict[str, Any]) -> dict[str, Any]:
-    """What is told of an answer later: the warnings are of its asking."""
+    """A later view of an answer: the warnings belong to its asking."""
     return {name: value for name, value in answer.items() if name != "warnings"}
 
 
@@ -338,7 +338,7 @@ def test_answers_are_written_as_files_for_other_programs(served: Deployment, for
 
 
 def test_answers_lists_refused_questions_too(served: Deployment) -> None:
-    """What was refused after it was prepared stays on the researcher's list, with the reason."""
+    """A question refused after it was prepared stays on the researcher's list, with the reason."""
     refused = served.ask(SENIORS, FRENCH, "--project", "of-somebody-else")
     assert (refused.code, refused.error["code"]) == (3, "UNKNOWN_PROJECT")
     last = served.json("researcher", "answers", "--collect")["answers"][-1]
@@ -554,7 +554,7 @@ def test_exit_5_for_nodes_that_do_not_answer(stopped: Deployment) -> None:
 
 
 def test_without_json_a_failure_is_text_on_stderr(served: Deployment) -> None:
-    """Standard output stays empty, and the code stands beside the sentence for whoever looks it up."""
+    """Standard output stays empty, and the code is beside the sentence for looking it up."""
     outcome = served.run("researcher", "ask", "--where", "agee > 1", "--count", "all")
     assert (outcome.code, outcome.stdout) == (3, "")
     assert outcome.stderr.startswith("Error: There is no column 'agee'.\n")

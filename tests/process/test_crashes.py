@@ -27,8 +27,7 @@ pytestmark = pytest.mark.process
 
 CRASHING_NODE = Path(__file__).with_name("crashing_node.py")
 FRUITLESS_SECONDS = 1.0
-# Before or after the commit of which step which node dies. What is left out leaves the same state as its neighbour here:
-# an answer that is not stored is a charge, a release that is not logged is a stored answer.
+# Before or after the commit of which step which node dies. Omitted steps leave the same state as their neighbours here: an answer that is not stored is a charge, a release that is not logged is a stored answer.
 STEPS = [
     ("census", "charged", "after"),
     ("census", "answer", "after"),
@@ -42,7 +41,7 @@ STEPS = [
     ("census", "entrusted", "before"),
     ("census", "entrusted", "after"),
     ("census", "shown", "after"),
-    # What the health agency has cosigned is lost, or kept and not acted upon.
+    # The health agency's cosignature is lost, or kept and not acted upon.
     ("census", "cosignature", "before"),
     ("census", "cosignature", "after"),
     ("census", "released", "after"),
@@ -72,7 +71,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
 def ask_while_a_node_dies(
     deployment: Deployment, role: str, step: str, when: str
 ) -> tuple[AskedQuestion | BrokerError, str, Outcome]:
-    """What became of the researcher's command, which query it was, and the same ticket submitted once more."""
+    """Outcome of the researcher's command, which query it was, and the same ticket submitted once more."""
     outcomes: list[AskedQuestion | BrokerError] = []
     asking = Thread(
         target=lambda: outcomes.extend(deployment.ask_all([("age >= 65", FRENCH)], wait_seconds=PATIENCE_SECONDS))
@@ -101,7 +100,7 @@ def test_one_ticket_one_charge_one_answer_whenever_a_node_is_killed(
     answers = deployment.json("census", "status")["answers"]
     outcome, query, again = ask_while_a_node_dies(deployment, role, step, when)
     assert again.result["query_id"] == query
-    # Also of a health node that died before it took the question: whoever waits submits it again.
+    # This includes a health node that died before it took the question: a waiting researcher submits it again.
     assert isinstance(outcome, AskedQuestion)
     assert outcome.noisy_count == again.result["noisy_count"]
     ticket = deployment.ticket_of(query)
@@ -247,7 +246,7 @@ async def prepare(session: Session) -> AskedQuestion:
 
 
 def test_a_question_goes_on_when_both_nodes_died_and_the_census_node_comes_back_last(deployment: Deployment) -> None:
-    """What the health node has accepted it forwards as soon as it can, without being asked again."""
+    """The health node forwards an accepted question as soon as it can, without being asked again."""
     asking = Thread(target=lambda: deployment.ask_all([("age >= 65", FRENCH)], wait_seconds=FRUITLESS_SECONDS))
     with deployment.node("census") as census:
         with deployment.node("health", launcher=(sys.executable, CRASHING_NODE, "forwarded", "after")) as crashing:

@@ -39,7 +39,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(*words: str) -> dict[str, Any]:
-    """What a command that succeeds says."""
+    """Output of a command that succeeds."""
     return run_here(*words, "--json").result
 
 
@@ -150,7 +150,7 @@ description = "Day of admission."
 
 
 def test_tables_have_room_as_declared_and_the_first_policy_has_time_for_them() -> None:
-    """What the health agency is told to tell is what the census agency's command takes."""
+    """The figures that the health agency is told to pass on are the options of the census agency's command."""
     Path("claims.toml").write_text(DICTIONARY + EVENTS)
     Path("icd.csv").write_text("value,label\nI20,Angina\nI21,Infarction\n")
     words = (*HEALTH, "--dictionary", "claims.toml")
@@ -207,7 +207,7 @@ def test_people_are_told_what_to_do_next_in_their_language(monkeypatch: pytest.M
 
 
 def test_the_linkage_key_may_be_handed_over_after_both_homes_were_made() -> None:
-    """Whoever made it; a home of its own chain takes the other's as long as nothing is loaded."""
+    """Either agency may have made it; a home of its own chain takes the other's as long as nothing is loaded."""
     for words in (CENSUS, HEALTH):
         made(*words)
     census, health = Path("C/keys/linkage.key"), Path("H/keys/linkage.key")
@@ -254,7 +254,7 @@ def test_strangers_know_each_other_once_fingerprints_are_compared(cards: dict[st
 
 
 def registering(home: str, card: str, *words: str) -> str:
-    """What a person reads who registers a card."""
+    """Text for a person who registers a card."""
     role = {"C": "census", "H": "health", "A": "auditor", "R": "researcher"}[home]
     return run_here(role, "register", "--home", home, f"{card}.card", *words).stdout
 
@@ -290,7 +290,7 @@ def test_a_card_of_the_wrong_role_is_refused(cards: dict[str, str]) -> None:
 
 
 def test_a_card_of_another_census_agency_than_the_configured_one_is_refused(cards: dict[str, str]) -> None:
-    """Whoever calls itself otherwise than the organisation that the operator typed is not the one that samples go to."""
+    """Samples do not go to an organisation with another name than the operator typed."""
     del cards
     shutil.rmtree("C")
     made(*CENSUS[:4], *("--organisation", "statistic", *CENSUS[6:]))

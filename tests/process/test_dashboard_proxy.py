@@ -95,7 +95,7 @@ class World:
         )
 
     def statuses(self, client: httpx.Client, **headers: str) -> list[int]:
-        """What becomes of each page."""
+        """Status of each page."""
         return [get(client, path, **headers).status_code for path in PAGES]
 
     def orders(self) -> list[str]:

@@ -56,7 +56,7 @@ def wait_until_out(deployment: Deployment, query: str) -> None:
 
 
 def row(deployment: Deployment, which: str | int) -> Any:
-    """What the researcher's list says of a query, by its id or place."""
+    """A query's row in the researcher's list, by its id or place."""
     rows = deployment.json("researcher", "answers")["answers"]
     return rows[which] if isinstance(which, int) else next(each for each in rows if each["query_id"] == which)
 

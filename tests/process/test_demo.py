@@ -21,7 +21,7 @@ ANSWERS = STUDIES + (23_258_159 - STUDIES * 1_677_722) // 559_241
 
 
 def run_demo(place: Path, *options: str) -> tuple[str, str, Deployment]:
-    """What a demo says on stdout and stderr, and its deployment. Writing anything but its folder fails the test."""
+    """Output of a demo on stdout and stderr, and its deployment. Writing anything but its folder fails the test."""
     folders = {variable: place / variable.lower() for variable in ("HOME", "TMPDIR", "XDG_CACHE_HOME")}
     working = place / "working"
     for folder in (*folders.values(), working):

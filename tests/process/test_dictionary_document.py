@@ -66,7 +66,7 @@ def test_every_command_says_what_the_document_says(tmp_path: Path, monkeypatch: 
 
 
 def finish_draft() -> None:
-    """What the document says that the file looks like in the end, with a mistake, and as its next version."""
+    """The file as the document shows it in the end, with a mistake, and as its next version."""
     whole = block("toml")
     Path("dictionary.toml").write_text(whole, "utf-8")
     mistaken = whole.replace('[columns.sex]\ntype = "code"', '[columns.sex]\ntype = "codes"')

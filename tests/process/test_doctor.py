@@ -33,7 +33,7 @@ def deployment(sound: Deployment, tmp_path: Path) -> Deployment:
 
 
 def doctor(deployment: Deployment, role: str) -> dict[str, Any]:
-    """What it says; the exit code has to follow from that."""
+    """Output of `doctor`; the exit code has to follow from it."""
     outcome = run_here("doctor", "--home", deployment.home(role), "--json")
     result = outcome.json
     assert outcome.code == (3 if result["problems"] else 0)
@@ -239,7 +239,7 @@ def test_a_mistake_is_found(deployment: Deployment, name: str) -> None:
 @pytest.mark.parametrize(
     ("days", "check", "level", "part"),
     [
-        (-2, "clock", "problem", "last entry is of"),
+        (-2, "clock", "problem", "last entry is from"),
         (320, "certificates", "warning", "ends on"),
         (400, "certificates", "problem", "has ended"),
     ],
@@ -339,7 +339,7 @@ def claims(tmp_path: Path) -> Path:
 
 
 def told_of_source(home: Path) -> list[tuple[str, str]]:
-    """What is said of it."""
+    """The finding about it."""
     found = run_here("doctor", "--home", home, "--json").json["findings"]
     return [(each["level"], each["text"]) for each in found if each["check"] == "source"]
 

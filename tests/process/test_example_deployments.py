@@ -1,6 +1,6 @@
 """The examples in deploy/examples, by commands alone: two agencies are made of their files, load what they have, and answer.
 
-People are made up here, in the agencies' own words, as the example's source.toml describes them. What a question should count is counted
+People are made up here, in the agencies' own words, as the example's source.toml describes them. The expected counts of a question come
 from the same rows by a few lines of Python.
 """
 
@@ -34,7 +34,7 @@ Row: TypeAlias = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """What both agencies know of somebody, in published words; events by table."""
+    """Both agencies' facts about a person, in published words; events by table."""
 
     id: str
     health: Mapping[str, Any]
@@ -174,7 +174,7 @@ def claims_census(home: Path, people: Sequence[Person]) -> None:
     write(home / "census.csv", rows)
 
 
-# What each question of the README counts, as Python says it: with a person and what stands under a code.
+# Counts of each question of the README, in Python: with a person and the codes under a code.
 CLAIMS: dict[str, Callable[[Person, Callable[[str, str], frozenset[str]]], bool]] = {
     "chronic under 'I20-I25'": lambda person, under: bool(under("chronic", "I20-I25") & set(person.health["chronic"])),
     "any(hospitalisation where cause under 'I21' and admitted between '2010-01-01' and '2010-12-31')": lambda person, under: (
@@ -300,7 +300,7 @@ OMOP: dict[str, Callable[[Person, Callable[[str, str], frozenset[str]]], bool]] 
 
 
 def said(*words: str | Path) -> dict[str, Any]:
-    """What a command that succeeds prints."""
+    """Output of a command that succeeds."""
     return run_here(*words, "--json").result
 
 

@@ -1,4 +1,4 @@
-"""Every line of DESIGN 9's table once, from end to end, as whoever is at the other end of it meets it.
+"""Every line of DESIGN 9's table once, from end to end, as the other end meets it.
 
 Each case says what goes wrong, the stable code (and where a command is used its exit code), what the text or hint must name,
 and then, whatever happened: nothing was charged (or once), no node's log has a word of what was asked or who was meant, and
@@ -36,7 +36,7 @@ HERE = Path(__file__).parent
 # Budget for every honest question of this file.
 BUDGET = ("--max-belief", "0.999999999999")
 SENIORS = "age >= 65 and procedure = 'angioplasty'"
-# What a log must not have: words of criteria and questions.
+# Words that a log must not have: of criteria and questions.
 CONTENTS = ("angioplast", "French", "mother_ton", "age >", "agee")
 UNKNOWN_FIELD = b"\xa0\x06\x01"
 TWO_MEBIBYTES = bytes(2 << 20)
@@ -130,7 +130,7 @@ class Liars:
 
 @pytest.fixture(scope="module")
 def liars(served: Watched) -> Liars:
-    """Whoever lies to the nodes of `served`."""
+    """Dishonest peers of the nodes of `served`."""
     return Liars(LyingResearcher(served.deployment), LyingHealth(served.deployment))
 
 
@@ -192,7 +192,7 @@ def with_bit_flipped(part: bytes) -> bytes:
 
 
 LIES: dict[str, tuple[Callable[[Liars, AskedQuestion], BrokerError | None], str, str]] = {
-    # What goes wrong -> how, the code, and words of its text or hint.
+    # Fault -> how, the code, and words of its text or hint.
     "submission, malformed": (from_researcher(lambda _: b"\xff\xff"), "MALFORMED_MESSAGE", "Use a current client"),
     "submission, truncated": (from_researcher(lambda wire: wire[:-1]), "MALFORMED_MESSAGE", "Nothing was charged"),
     # The transport refuses it, before there is anything of ours that could log or answer.
@@ -268,7 +268,7 @@ def test_row_1_a_replayed_question_is_one_question(served: Watched, liars: Liars
 
 
 def test_row_1_a_replayed_sample_is_one_sample(served: Watched, liars: Liars) -> None:
-    """What a health agency recorded of an attempt is good for the answer that there is, and for no second charge."""
+    """A recorded attempt is good for the answer that there is, and for no second charge."""
     asked = liars.researcher.prepare(SENIORS, FRENCH)
     wire = liars.researcher.submission(asked).SerializeToString()
     with served.harmless(charges=1, logged="code=TICKET_REUSED"):
@@ -329,7 +329,7 @@ DEAR = " or ".join(f"(hospital_visits = {at} and emergency_visits in (1,3,5))" f
 
 
 def test_row_3_criteria_that_take_too_much_work(still: Watched) -> None:
-    """Refused by the node from their text, whoever matches, with a number of comparisons that does; nothing is charged."""
+    """Refused by the node from their text, no matter who matches, with a number of comparisons that does; nothing is charged."""
     home = still.deployment.home("health")
     # A slow machine, or everything would pass for so few places.
     set_limits(home, work_per_second=600_000_000)
@@ -402,7 +402,7 @@ class Asking(Thread):
 
 
 def crashing(step: str, when: str) -> tuple[str | Path, ...]:
-    """What starts a node that kills itself at a step; see crashing_node.py."""
+    """Start a node that kills itself at a step; see crashing_node.py."""
     return (sys.executable, HERE / "crashing_node.py", step, when)
 
 

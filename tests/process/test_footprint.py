@@ -1,4 +1,4 @@
-"""What running leaves behind: files in the deployment alone, no secret in any of them that is not meant to hold one."""
+"""Traces of running: files in the deployment alone, no secret in any of them that is not meant to hold one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ALLOWED_NEW = {
     "researcher/answers.db-shm",
     "researcher/answers.db-wal",
     "researcher/serve.lock",
-    # What the nodes publish, and what was said of the last load.
+    # Published data of the nodes, and the report of the last load.
     *("researcher/dictionaries/health.json", "researcher/dictionaries/census.json"),
     *("health/load-figures.json", "health/load-rejected.csv", "health/load-report.json"),
 }
@@ -90,7 +90,7 @@ def test_nothing_is_written_outside_the_deployment(used: tuple[Deployment, Path,
     assert list(elsewhere.iterdir()) == []
     new = files(deployment.directory).keys() - before.keys()
     stores = {name for name in new if name.startswith("health/people/")}
-    # Of every answer, sealed to the oversight key.
+    # One for every answer, sealed to the oversight key.
     openings = {name for name in new if name.startswith("census/openings/") and name.endswith(".opening")}
     assert len(openings) == len(deployment.tickets("census", "charged"))
     # The one in force, and one that is staged or about to be erased, each with its key.

@@ -43,7 +43,7 @@ def namespace(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     pytest.skip(f"no small disk can be made: mounting needs root or user namespaces. {'; '.join(why)}")
 
 
-# What is left on the disk decides where it ends: in a file of its own, or at one commit or another.
+# The space left on the disk decides where it ends: in a separate file, or at one commit or another.
 @pytest.mark.parametrize(
     ("role", "spares"), [("census", [0, 40_000]), ("health", [0, 60_000]), ("researcher", [0, 60_000])]
 )
@@ -64,7 +64,7 @@ def test_full_disk_stops_the_node_and_loses_nothing(
 
 @pytest.mark.parametrize("role", ["census", "health"])
 def test_a_full_disk_shows_on_page_metric_and_log(tmp_path: Path, namespace: tuple[str, ...], role: str) -> None:
-    """While the node runs and has nothing to write but its figures, whoever is on call is told; and that it is over."""
+    """While the node runs and has nothing to write but its figures, the operator on call is told; and that it is over."""
     deployment = make(tmp_path / "deployment", population=10)
     ended = subprocess.run(
         [*namespace, sys.executable, WATCHED, role, deployment.directory],

@@ -45,7 +45,7 @@ def test_every_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def ran(line: str) -> str:
-    """What a command of the document prints."""
+    """Output of a command of the document."""
     done = run(*shlex.split(line)[1:], env={"LANG": "en"})
     assert done.code == 0, done.stderr
     return done.stdout

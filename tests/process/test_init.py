@@ -19,7 +19,7 @@ EXPLICIT = (
 )
 SECRET_SUFFIXES = (".key",)
 DATA_OF_PEOPLE = ("people.csv", "journal.db")
-# What `python -c` runs: the program, where one package cannot be found.
+# Code for `python -c`: the program, where one package cannot be found.
 WITHOUT_A_PACKAGE = """
 import sys
 class Absent:
@@ -130,7 +130,7 @@ def test_no_home_holds_a_key_that_its_role_may_not_hold(made: Deployment) -> Non
         holders.setdefault(path.read_bytes(), []).append(path.relative_to(made.directory).parts[0])
     shared = [sorted(homes) for homes in holders.values() if len(homes) > 1]
     assert shared == [["census", "health"]]
-    # What opens sealed openings, and nothing that signs or opens anything else.
+    # The key that opens sealed openings, and nothing that signs or opens anything else.
     assert [path.name for path in made.home("auditor").rglob("*.key")] == ["oversight.key"]
 
 

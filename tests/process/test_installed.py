@@ -1,4 +1,4 @@
-"""What an agency installs: a wheel that runs its nodes and holds no attacks, no made-up people and no policy lab; a second one adds them."""
+"""An agency's installation: a wheel that runs its nodes and holds no attacks, no made-up people and no policy lab; a second one adds them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fakes.patience import PATIENCE_SECONDS
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[2]
-# What the agency's wheel must not hold, and what it holds of `deploy`.
+# Content that the agency's wheel must not have, and the part of `deploy` that it has.
 OF_THE_LAB = ("attack", "demo", "init", "lab", "up")
 FOR_AN_OPERATOR = {"examples", "monitoring", "samples", "systemd"}
 
@@ -51,16 +51,16 @@ class Installed:
         return [str(self.directory / "bin" / "tripartite"), *map(str, words)]
 
     def run(self, *words: str | Path, code: int = 0) -> str:
-        """What a command prints, beside the environment."""
+        """Output of a command, beside the environment."""
         return run(self.words(*words), self.directory.parent, code)
 
     def result(self, *words: str | Path, code: int = 0) -> Any:
-        """What a command says under --json."""
+        """Output of a command under --json."""
         return json.loads(self.run(*words, "--json", code=code))
 
 
 def run(words: list[str], directory: Path, code: int = 0) -> str:
-    """What a program prints, elsewhere than in the repository."""
+    """Output of a program, elsewhere than in the repository."""
     done = subprocess.run(
         words, capture_output=True, text=True, check=False, cwd=directory, timeout=PATIENCE_SECONDS, env={}
     )

@@ -74,7 +74,7 @@ def test_interrupt_while_the_interpreter_ends_is_no_traceback(tmp_path: Path, wa
 
 
 def test_second_interrupt_while_the_first_is_answered_is_no_traceback() -> None:
-    """Whoever is impatient presses it twice."""
+    """An impatient person presses it twice."""
     program = (
         "import broker_common.cli\n"
         "def interrupted(): raise KeyboardInterrupt\n"

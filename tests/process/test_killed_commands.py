@@ -39,7 +39,7 @@ def killed(deployment: Deployment, step: str, when: str, role: str, *words: str)
 
 
 def files(deployment: Deployment, role: str) -> list[str]:
-    """What lies in a node's folder of loads."""
+    """Files in a node's folder of loads."""
     return sorted(path.name for path in (deployment.home(role) / LOADS[role]).iterdir())
 
 

@@ -58,7 +58,7 @@ def take(deployment: Deployment, role: str) -> dict[str, Any]:
 
 
 def loads(deployment: Deployment) -> list[dict[str, Any]]:
-    """What the health node's log says of stores. Rosters are logged beside them, whenever they are sent."""
+    """Stores in the health node's log. Rosters are logged beside them, whenever they are sent."""
     return [event for event in deployment.events("health") if event["type"] in {"loaded", "relinked"}]
 
 
@@ -78,7 +78,7 @@ def verify_count(deployment: Deployment, question: str = "all") -> None:
 
 
 def verify_not_answered(deployment: Deployment) -> None:
-    """What is asked now waits for its roster, or is refused where the roster in force is of another chain; nothing is charged."""
+    """A question now waits for its roster, or is refused where the roster in force is of another chain; nothing is charged."""
     before = deployment.charged_status()
     (ended,) = deployment.ask_all([("age >= 0", "all")], scale=1, wait_seconds=FRUITLESS_SECONDS)
     assert isinstance(ended, BrokerError)
@@ -87,7 +87,7 @@ def verify_not_answered(deployment: Deployment) -> None:
 
 
 def finding_of_roster(deployment: Deployment) -> dict[str, str]:
-    """What `doctor` says of the roster at the health agency."""
+    """`doctor`'s finding about the roster at the health agency."""
     report = run_here("doctor", "--home", deployment.home("health"), "--json").json
     (found,) = (each for each in report["findings"] if each["check"] == "roster")
     return dict(found)
@@ -129,7 +129,7 @@ def test_two_agencies_change_the_key_while_their_nodes_serve(deployment: Deploym
     assert key_file(deployment, first).read_bytes() == key_file(deployment, second).read_bytes()
     verify_count(deployment)
     verify_count(deployment, FRENCH)
-    # What is loaded from the source afterwards comes under the whole chain. No question stands for an older load any more.
+    # A later load from the source comes under the whole chain. No question stands for an older load any more.
     deployment.wait_until_closed()
     for role in OTHER:
         deployment.json(role, "load")

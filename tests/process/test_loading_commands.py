@@ -162,7 +162,7 @@ mother_tongue = "Langue maternelle"
 
 
 def test_census_loads_its_own_file_under_its_own_names(deployment: Deployment, tmp_path: Path) -> None:
-    """What source.toml says is loaded without naming a file; a form of ids that is not the dictionary's is told before that."""
+    """The files of source.toml are loaded without naming one; a form of ids that is not the dictionary's is told before that."""
     lines = lines_of(deployment, "census")
     plain = load(deployment, "census", write(tmp_path / "plain.csv", lines)).result
     names = {
@@ -274,7 +274,7 @@ def test_parquet_is_loaded_like_csv_and_its_rows_are_named_by_number(
     types = HEALTH_TYPES if role == "health" else None
     source = parquet_from_csv(csv, tmp_path / "extract.csv", types)
     report, of_csv = load(deployment, role, source).result, load(deployment, role, csv).result
-    # What was loaded before the two is another test's.
+    # The load before the two is another test's.
     report.pop("changed")
     assert of_csv.pop("changed")["figures"] == []
     assert report == of_csv
@@ -334,7 +334,7 @@ def test_a_load_leaves_one_store_behind(deployment: Deployment) -> None:
 
 
 def test_load_that_needs_longer_delays_does_not_come_into_force(tmp_path: Path) -> None:
-    """Delays come from what is declared when something is loaded, not from `init`: whoever declares more is told what it takes."""
+    """Delays come from what is declared when something is loaded, not from `init`: an operator who declares more is told what it takes."""
     deployment = make(tmp_path / "deployment", population=100, tick_ms=250)
     health, census = deployment.home("health"), deployment.home("census")
     loads = deployment.json("health", "status")["log_size"]

@@ -26,7 +26,7 @@ def blocks(document: str, language: str) -> list[str]:
 
 
 def steps() -> Iterator[tuple[str, str]]:
-    """What the document shows, in its order: files by their names, and commands with what they print."""
+    """Steps of the document, in its order: files by their names, and commands with what they print."""
     for kind, text in re.findall(r"```(csv \S+|console)\n(.*?)```", DOCUMENT, re.DOTALL):
         if kind != "console":
             yield kind.removeprefix("csv "), text
@@ -76,7 +76,7 @@ def test_every_command_says_what_the_document_says(home: Path) -> None:
 
 
 def test_the_service_runs_a_command_that_there_is_and_keeps_what_it_says_out_of_the_log() -> None:
-    """What changed in the data is for the operator alone."""
+    """Changes in the data are for the operator alone."""
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read(UNITS / "tripartite-health-load.service", "utf-8")

@@ -60,7 +60,7 @@ class Watch:
 
 @dataclass(frozen=True)
 class Lived:
-    """What a deployment's life has made."""
+    """Files of a deployment's life."""
 
     deployment: Deployment
     exports: Path
@@ -128,7 +128,7 @@ def make_colleague(deployment: Deployment, home: Path, card: Path) -> None:
 
 
 def umask(pid: int) -> str:
-    """What a process makes is masked with, as the system says."""
+    """A process's umask, as the system says."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(line.split()[1] for line in lines if line.startswith("Umask:"))
 
@@ -150,7 +150,7 @@ def test_nothing_in_a_home_was_open_to_others_at_any_time_that_was_looked_at(liv
 
 
 def test_no_library_in_a_node_can_make_a_file_that_others_may_read(lived: Lived) -> None:
-    """By the system's own word: whatever a node opens without a thought for modes is for its owner alone."""
+    """The system says so itself: every file that a node opens without a thought for modes is for its owner alone."""
     assert lived.umasks == dict.fromkeys(ROLES, "0077")
 
 

@@ -24,7 +24,7 @@ AUDIT_FAILED = 1
 
 
 def export_all(deployment: Deployment, handed_in: Path) -> None:
-    """What every party hands in, the census agency last."""
+    """Exports of every party, the census agency last."""
     for role in ("researcher", "health", "census"):
         words = ("--home", deployment.home(role), "--to", handed_in / role)
         assert run_here("audit", "export", *words, "--json").code == 0
@@ -45,7 +45,7 @@ def ask_all(deployment: Deployment, answers: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Visits:
-    """What an auditor found offline and on site, while honest nodes served and after a dishonest one had."""
+    """An auditor's findings offline and on site, while honest nodes served and after a dishonest one had."""
 
     honest: dict[str, Any]
     honest_offline: dict[str, Any]

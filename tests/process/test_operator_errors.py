@@ -1,4 +1,4 @@
-"""What can be wrong when an operator runs a command: each has its own code, and a hint that names the next step.
+"""Faults when an operator runs a command: each has its own code, and a hint that names the next step.
 
 The homes are copies of one deployment, each with one thing wrong. A refused command logs nothing.
 """
@@ -37,7 +37,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
 def copy(sound: Deployment, tmp_path: Path) -> Deployment:
     """A deployment to spoil."""
     made = Deployment(Path(shutil.copytree(sound.directory, tmp_path / "deployment")))
-    # Of its own ports, so that nothing else is in the way.
+    # It has its own ports, so that nothing else is in the way.
     move(made.directory)
     return made
 
@@ -109,7 +109,7 @@ def address(role: str, new: str) -> Spoil:
 
 @dataclass(frozen=True)
 class Case:
-    """What is wrong, the command, and what it says. HOME and DIR in the command stand for the role's home and all homes."""
+    """The fault, the command, and what it says. HOME and DIR in the command stand for the role's home and all homes."""
 
     spoil: Spoil
     command: str
@@ -119,7 +119,7 @@ class Case:
 
 
 def each(role: str) -> dict[str, Case]:
-    """What either agency can meet."""
+    """Cases of either agency."""
     other = "health" if role == "census" else "census"
     return {
         f"{role}: no home": Case(
@@ -177,7 +177,7 @@ def each(role: str) -> dict[str, Case]:
             f"{role} serve --home HOME",
             3,
             "SECRET_MISSING",
-            ("none of the keys there is the one that is needed", "another one does not take its place"),
+            ("none of the keys there is the one that is needed", "another key cannot replace it"),
         ),
         f"{role}: linkage key missing": Case(
             without(role, "keys/linkage.key"), f"{role} load --home HOME", 3, "SECRET_MISSING", ("linkage.key",)
@@ -187,7 +187,7 @@ def each(role: str) -> dict[str, Case]:
             f"{role} load --home HOME",
             3,
             "LINKAGE_KEY_MISSING",
-            ("one a line, oldest first",),
+            ("one per line, oldest first",),
         ),
         f"{role}: no such port": Case(
             address(role, "nowhere.invalid:1"),
@@ -454,7 +454,7 @@ def test_a_proposal_that_was_altered_is_not_adopted(copy: Deployment) -> None:
     file.write_text(file.read_text().replace("0.9", "0.7"))
     altered = run_here(*adopt)
     assert (altered.code, altered.error["code"]) == (3, "BAD_SIGNATURE")
-    assert "Get it again from whoever signed it" in altered.error["hint"]
+    assert "Ask its signer to send it again" in altered.error["hint"]
     assert copy.json("census", "status")["max_belief"] == "0.8"
 
 

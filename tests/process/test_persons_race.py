@@ -33,7 +33,7 @@ def test_nobody_is_counted_twice_however_many_ask_at_once(tmp_path: Path) -> Non
     with deployment.node("census"), deployment.node("health"):
         with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
             ended = Counter(code for codes in pool.map(race, [deployment.directory] * PROCESSES) for code in codes)
-        # What was refused for want of a place is asked again, until the policy's last answer.
+        # A question refused for want of a place is asked again, until the policy's last answer.
         while ended["answered"] < ALLOWED and ended.total() < 4 * PROCESSES * EACH:
             ended.update(race(deployment.directory))
     assert ended["answered"] == ALLOWED

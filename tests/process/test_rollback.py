@@ -116,7 +116,7 @@ def test_yesterdays_census_home_does_not_serve(backups: Backups) -> None:
     assert outcome.code == STOPPED
     assert str(store) in outcome.stderr
     assert f"has {len(deployment.entries('census'))} entries and had {seen.size}" in outcome.stderr
-    # What its operator may look at is not shut.
+    # Views of its operator are not shut.
     assert deployment.json("census", "status")["answers"] == 1
     backups.mend("census")
 

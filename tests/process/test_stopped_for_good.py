@@ -1,6 +1,6 @@
 """Homes that must not be served: every command says so with exit code 7, and a service manager starts the node once.
 
-What a home that was rolled back does stands in test_rollback.
+test_rollback has the homes that were rolled back.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def of_another_format(home: Path) -> None:
 
 
 def with_a_damaged_entry(home: Path) -> None:
-    """What it was loaded with is called another way."""
+    """The load's dictionary has another name."""
     change_entry(home, 0, b".example/", b".exbmple/")
 
 
@@ -78,7 +78,7 @@ def test_every_command_ends_with_seven(deployment: Deployment, role: str, harm: 
     assert f"[{code}]" in served.stderr
     if harm is of_another_format:
         assert "was made by another version of this program: format 5, " in served.stderr
-        assert "Go on with the version that made it" in served.stderr
+        assert "Continue with the version that made it" in served.stderr
     orders = [("census", "shutdown"), ("census", "reopen", "--reason", "a test")] if role == "census" else []
     for words in ((role, "status"), (role, "load"), ("keys", "list"), *orders):
         outcome = run_here(*words, "--home", home, "--json")
@@ -96,7 +96,7 @@ def test_a_researchers_store_of_before_is_refused_with_what_to_do(deployment: De
         outcome = run_here(*words, "--home", home, "--json")
         assert (outcome.code, outcome.error["code"]) == (STOPPED, "FORMAT_UNKNOWN"), words
         assert "format 0, " in outcome.error["text"]
-        assert "Go on with the version that made it" in outcome.error["hint"]
+        assert "Continue with the version that made it" in outcome.error["hint"]
     served = run("researcher", "serve", "--home", home)
     assert (served.code, served.stdout) == (STOPPED, "")
     assert (home / "answers.db").read_bytes() == before

@@ -231,7 +231,7 @@ def test_a_sample_of_the_page_is_rehearsed(tmp_path: Path) -> None:
 
 
 def test_a_study_of_other_columns_is_not_rehearsed(tmp_path: Path) -> None:
-    """Made-up people have no columns and events of an agency's own, and whoever wrote the study did not misspell them."""
+    """Made-up people have no columns and events of an agency's own, and the author of the study did not misspell them."""
     file = tmp_path / "own.yaml"
     file.write_text("where: any(hospitalisation where cause under 'I21')\ncount: all\n")
     error = run_here("study", "rehearse", file, "--population", "20", "--json").error

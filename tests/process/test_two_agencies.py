@@ -1,7 +1,8 @@
 """docs/two-agencies.md, executed as it stands: each party in a folder of its own, with its own keys and real processes.
 
-What differs from two machines is said here and nowhere else: the two names of hosts stand for ports of this machine, a fingerprint that
-is told by telephone is taken from what its owner's command has printed, what travels is copied, and the program is installed already.
+The differences from two machines are listed here and nowhere else: the two names of hosts stand for ports of this machine, a
+fingerprint that is told by telephone is taken from what its owner's command has printed, what travels is copied, and the program is
+installed already.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def serving(deployment: Deployment) -> Iterator[None]:
 
 
 def charged(deployment: Deployment) -> list[int]:
-    """What the ledger holds for each person."""
+    """The ledger's charge of each person."""
     charges = CensusHome(deployment.home("census")).charges()
     assert charges is not None
     return [int(units) for units in charges.subjects.tolist()]

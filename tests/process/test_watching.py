@@ -1,4 +1,4 @@
-"""What whoever is on call sees of real nodes: probes, metrics, alerts at a real Prometheus, and lines of the log.
+"""The on-call operator's view of real nodes: probes, metrics, alerts at a real Prometheus, and lines of the log.
 
 Every outage is made as it happens, and is looked for in four places: the first page, the metrics, the log and the alerts.
 """
@@ -125,7 +125,7 @@ def test_every_metric_that_rules_and_panels_name_is_written(scene: Scene) -> Non
 
 
 def test_the_handbook_names_every_metric_and_no_other(scene: Scene) -> None:
-    """Whoever writes rules of their own relies on its table."""
+    """Authors of alert rules rely on its table."""
     rows = [
         line.split("|")[1] for line in HANDBOOK.read_text("utf-8").splitlines() if line.startswith("| `tripartite_")
     ]

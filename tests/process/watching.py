@@ -72,12 +72,12 @@ class Watch:
         return " ".join(unescape(re.sub(r"<[^>]+>", " ", text)).split())
 
     def ready(self) -> tuple[int, list[str]]:
-        """What /readyz says: the status, and the problems."""
+        """Status and problems of /readyz."""
         status, text = get(f"http://{self.address}/readyz")
         return status, json.loads(text)["problems"]
 
     def metrics(self) -> str:
-        """What Prometheus scrapes."""
+        """Metrics as Prometheus scrapes them."""
         status, text = get(f"http://{self.address}/metrics")
         assert status == 200
         return text

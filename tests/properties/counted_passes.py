@@ -30,7 +30,7 @@ class _CountedPasses:
         self.counted = 0
 
     def __getattr__(self, name: str) -> Any:
-        # What makes arrays is called when a table or a scratch is made, and goes over no block.
+        # Array constructors are called when a table or a scratch is made, and go over no block.
         if name not in self.PASSES:
             assert name in {"dtype", "empty", "zeros", "bool_", "uint8", "logical_xor"}, (
                 f"np.{name} goes over people and has no price"

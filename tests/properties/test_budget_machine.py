@@ -56,13 +56,13 @@ SCALES = (1, 2, 3, 7, 30, 50)
 ADMISSIBLE = {"0.6": (3, 7, 30, 50), "0.7": (2, 3, 30), "0.8": SCALES}
 # 0: no end.
 ANSWERS = (0, 3, 8)
-# Of one researcher; 0: none.
+# Quota of one researcher; 0: none.
 QUOTAS = (0, 0, 6)
 KEPT_MS = 1000
 
 
 class Rules(NamedTuple):
-    """What the adversary chooses of a policy."""
+    """Settings of a policy that the adversary chooses."""
 
     limit: str
     accounting: str
@@ -116,14 +116,14 @@ class Overspending(RuleBasedStateMachine):
         # On all answers, and on those that were charged to everybody.
         self.spent = Fraction(0)
         self.spent_by_all = Fraction(0)
-        # What the operator signed, and for which entry.
+        # Acts that the operator signed, and for which entry.
         self.orders: list[tuple[int, Event]] = []
-        # What is in force, and the highest budget that was ever confirmed.
+        # Rules in force, and the highest budget that was ever confirmed.
         self.in_force = Rules("", "strict", "person", 0, 0)
         self.highest = Fraction(0)
         self.next_number = 0
         self.now_ms = 0
-        # By ticket: until when it counts against the quota of its researcher; None before it is released.
+        # Time until which each ticket counts against the quota of its researcher; None before it is released.
         self.counting: dict[str, int | None] = {}
         # Noise slots that may still be charged, and how many were ever committed to.
         self.open_slots: set[int] = set()
@@ -146,7 +146,7 @@ class Overspending(RuleBasedStateMachine):
                 self.open_slots.update(range(event.first, self.committed))
                 self.open_slots.difference_update(range(event.void_below))
             case Charged():
-                # KeyError: it was never open, or is not any more.
+                # KeyError: it was never open, or is no longer.
                 self.open_slots.remove(event.slot)
                 assert bool(event.ledger) != self.in_force.is_strict
                 self.spent += Fraction(1, event.scale)
@@ -173,12 +173,12 @@ class Overspending(RuleBasedStateMachine):
 
     @property
     def ledger(self) -> str:
-        """What an honest charge says of the ledger of persons."""
+        """The ledger digest of an honest charge."""
         return "" if self.in_force.is_strict else hash_of(5)
 
     @property
     def spent_for(self) -> Fraction:
-        """What counts for everybody under the rules in force."""
+        """Sum that counts for everybody under the rules in force."""
         return self.spent if self.in_force.is_strict else self.spent_by_all
 
     @initialize(rules=CHOICES)
@@ -248,7 +248,7 @@ class Overspending(RuleBasedStateMachine):
 
     @rule(scale=st.sampled_from(SCALES), times=st.sampled_from([1, 2, 5]))
     def go_to_persons_and_back(self, scale: int, times: int) -> None:
-        """What is charged to persons meanwhile is not forgotten when everybody is charged again."""
+        """Charges to persons in between are not forgotten when everybody is charged again."""
         strict = self.in_force._replace(accounting="strict", subject="person")
         persons = strict._replace(accounting="per_person")
         for rules in (strict, persons, strict):
@@ -338,14 +338,14 @@ class Overspending(RuleBasedStateMachine):
 
     @invariant()
     def the_log_replays_to_the_same_state(self) -> None:
-        """What was accepted one by one is accepted again from its bytes."""
+        """Entries accepted one by one are accepted again from their bytes."""
         again = replay(map(parse_entry, map(encode_entry, self.log)), census_state())
         assert again.summary() == self.state.summary()
         assert again.tickets == self.state.tickets
         assert set(again.open_slots) == set(self.state.open_slots) == self.open_slots
 
     def teardown(self) -> None:
-        """What the product takes, plain Python over the JSON takes too, and adds up to the same two sums."""
+        """Plain Python over the JSON accepts the same entries as the product, and adds up to the same two sums."""
         if self.log and not self.state.must_shut_down:
             ledger = ledger_rules.read_census([json.loads(encode_entry(entry)) for entry in self.log])
             assert ledger.charged == self.state.charged_units
@@ -354,7 +354,7 @@ class Overspending(RuleBasedStateMachine):
 
     @invariant()
     def what_is_out_is_part_of_what_was_charged(self) -> None:
-        """What researchers are told of follows from the answers that are out, and from nothing else."""
+        """Researchers' figures follow from the answers that are out, and from nothing else."""
         out = [ticket.charge.units for ticket in self.state.tickets.values() if ticket.answer]
         waiting = [self.state.tickets[ticket].charge.units for ticket in self.state.unreleased]
         assert sum(out) + sum(waiting) == self.state.charged_units

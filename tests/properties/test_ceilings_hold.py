@@ -18,7 +18,7 @@ from broker_common.privacy.belief import belief_from_log_odds, log_likelihood_ra
 from broker_common.privacy.report import Charges, make_report
 
 RULES = policy(accounting="per_person", scales=tuple(range(1, 51)))
-# Of the attacker's own floats.
+# Slack of the attacker's own floats.
 ACCURACY = 1e-12
 
 

@@ -83,7 +83,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(condition=conditions)
 def test_store_selects_exactly_whom_the_condition_holds_for(world: World, condition: Condition) -> None:
-    """Whoever is marked meets the condition and the other way round; of a household somebody does."""
+    """Marked people meet the condition and unmarked ones do not; of a household, one member does."""
     made, store, people = world
     expected = sorted(
         pseudonym
@@ -135,7 +135,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[duckdb.
 def test_store_selects_whom_duckdb_selects(
     database: tuple[duckdb.DuckDBPyConnection, PeopleStore], criteria: str
 ) -> None:
-    """Of the same files: somebody, not everybody, and the same people."""
+    """Both select the same people of the same files: somebody, not everybody."""
     connection, store = database
     rows = connection.execute(f"{UNDER} select health_card from person where {IN_SQL[criteria]}").fetchall()  # noqa: S608
     expected = sorted(CHAIN.pseudonym(one_id) for (one_id,) in rows)

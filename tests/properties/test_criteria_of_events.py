@@ -1,8 +1,8 @@
 # ruff: noqa: S608 - SQL is what criteria are compared with here
 """Criteria on hierarchies and events mean what an independent database says: DuckDB, on the same people, asked in its own words.
 
-Every condition is drawn twice at once, as criteria and as SQL; the SQL is made beside the text, from no tree of ours. What
-stands under a code is found by the database from the bare list of who stands under whom.
+Every condition is drawn twice at once, as criteria and as SQL; the SQL is made beside the text, from no tree of ours. The
+database finds the descendants of a code from the bare list of who stands under whom.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ negations = st.sampled_from(["", "not "])
 
 @st.composite
 def of_column(draw: st.DrawFn, alias: str, name: str) -> Written:
-    """What can be said of a number or a day."""
+    """Conditions on a number or a day."""
     bounds, at = [draw({"number": numbers, "day": days}[name]) for _ in range(2)], f"{alias}.{name}"
     kind = draw(st.sampled_from(["sign", "in", "between", "null"]))
     refused = draw(negations)
@@ -130,7 +130,7 @@ def of_column(draw: st.DrawFn, alias: str, name: str) -> Written:
         return f"{name} is {refused}null", f"{at} is {refused}null"
     if kind == "sign":
         said = f"{draw(st.sampled_from(['=', '<>', '!=', '<', '<=', '>', '>=']))} {bounds[0]}"
-        # Whoever has no value has another one than this.
+        # A person without a value has another one than this.
         return f"{name} {said}", f"coalesce({at} {said}, {'<>' in said or '!=' in said})"
     first, last = sorted(bounds, key=int) if name == "number" else sorted(bounds)
     inner = f"in ({first}, {last})" if kind == "in" else f"between {first} and {last}"
@@ -139,7 +139,7 @@ def of_column(draw: st.DrawFn, alias: str, name: str) -> Written:
 
 @st.composite
 def of_codes(draw: st.DrawFn, alias: str, name: str) -> Written:
-    """What can be said of codes, one or several."""
+    """Conditions on codes, one or several."""
     chosen = ", ".join(draw(st.lists(codes, min_size=1, max_size=3)))
     kind = draw(st.sampled_from(["in", "under", "like", "null", "one"]))
     refused = draw(negations)
@@ -219,7 +219,7 @@ def test_criteria_mean_what_a_database_says(worlds: list[World], world: int, wri
     condition = parse_condition(text, there.dictionary)
     found = [place for place, person in enumerate(there.people) if meets(condition, person, there.dictionary)]
     assert found == there.meant(sql)
-    # What is said to be certain is so of these people.
+    # Certainties hold of these people.
     sure = certainty(condition, there.dictionary)
     assert sure is not Certainty.NOBODY or not found
     assert sure is not Certainty.EVERYBODY or len(found) == PEOPLE
@@ -230,7 +230,7 @@ def test_criteria_mean_what_a_database_says(worlds: list[World], world: int, wri
 def test_criteria_of_events_survive_the_wire_and_their_own_text(
     worlds: list[World], world: int, written: Written
 ) -> None:
-    """What a researcher writes, what travels and what is described are one condition, with one encoding."""
+    """The written, the sent and the described condition are one, with one encoding."""
     dictionary = worlds[world].dictionary
     condition = parse_condition(written[0], dictionary)
     again = condition_from_wire(condition.to_wire(), dictionary)

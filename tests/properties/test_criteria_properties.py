@@ -350,7 +350,7 @@ _Result = TypeVar("_Result")
 
 
 def outcome(action: Callable[[], _Result]) -> _Result | InvalidRequestError:
-    """What the action gives, or the typed error it ends in, which can be shown to whoever made the request."""
+    """Result of the action, or its typed error, which can be shown to the caller."""
     try:
         return action()
     except InvalidRequestError as error:
@@ -384,7 +384,7 @@ def test_price_bounds_the_passes_that_are_made_over_people(message: condition_pb
 @_MORE
 @given(raw_conditions)
 def test_condition_survives_the_wire_and_its_own_text(message: condition_pb2.Condition) -> None:
-    """What a researcher writes, what travels and what is described are one condition."""
+    """The written, the sent and the described condition are one."""
     condition = condition_from_wire(message, DICTIONARY)
     again = parse_message(Wire, condition.to_wire().SerializeToString())
     assert condition_from_wire(again, DICTIONARY) == condition

@@ -97,7 +97,7 @@ def test_places_link_whom_a_dictionary_links(
 
 @given(roster=agencies, people=loads)
 def test_everybody_has_one_place_and_every_card_is_known_once(roster: list[int], people: dict[int, int]) -> None:
-    """A place for each number, also of whoever is not joined; every linked card stands exactly once, at its own place."""
+    """A place for each number, joined or not; every linked card is there exactly once, at its own place."""
     registry, rows = registry_of("load", people), rows_of(roster)
     joined = joined_with(rows, registry, 7)
     first, further = joined.cards.first, joined.cards.further_persons
@@ -114,7 +114,7 @@ def test_everybody_has_one_place_and_every_card_is_known_once(roster: list[int],
 
 
 def test_further_cards_ascend_by_person() -> None:
-    """Whoever's cards come later in the roster may have the smaller number: the desk looks them up by person, block by block."""
+    """A person whose cards come later in the roster may have the smaller number: the desk looks them up by person, block by block."""
     roster = list(range(12))
     registry = registry_of("load", {number: 2 - number // 4 for number in roster})
     joined = joined_with(rows_of(roster), registry, 5)
@@ -129,7 +129,7 @@ ON_ROSTER, IN_CENSUS = 4_000, 16_000
 def test_places_of_those_who_are_not_joined_are_spread_over_the_people_of_the_roster(linked: int) -> None:
     """Where anybody is looked up says nothing of how many are linked: at the front, where people stand, and evenly there."""
     roster = list(range(ON_ROSTER))
-    # Whoever is linked has cards all over the roster, in no order.
+    # Linked people have cards all over the roster, in no order.
     cards_of_linked = np.random.default_rng(2).permutation(ON_ROSTER)[:linked].tolist()
     strangers = range(ON_ROSTER, ON_ROSTER + IN_CENSUS - linked)
     people = {card: person for person, card in enumerate([*cards_of_linked, *strangers])}

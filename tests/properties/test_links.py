@@ -24,7 +24,7 @@ HELD = st.fixed_dictionaries({row: st.sampled_from(CLIENTS) for row in ROWS})
 
 
 def odds_of(weight: int) -> Fraction:
-    """What a weight in bits says."""
+    """Odds of a weight in bits."""
     return Fraction(2) ** weight
 
 

@@ -1,4 +1,4 @@
-"""What is fast says what is obvious: one ascending list found in another, against plain Python, whoever chose the pseudonyms.
+"""The fast lookup agrees with the obvious one: one ascending list found in another, against plain Python, no matter who chose the pseudonyms.
 
 Pseudonyms come in clusters that share a prefix, a first half or neither, as the adversary may choose them.
 """
@@ -47,7 +47,7 @@ def found_places(wanted: list[Name], world: list[Name]) -> list[int | None]:
 def test_a_lookup_says_what_a_dictionary_says(
     world: list[Name], strangers: list[Name], chooser: Any, at_once: int
 ) -> None:
-    """Of all, of none, of some; with long runs of one first half; in pieces that end anywhere."""
+    """Lookups of all, of none, of some; with long runs of one first half; in pieces that end anywhere."""
     world = sorted(world)
     place = {name: row for row, name in enumerate(world)}
     some = chooser.sample(world, chooser.randint(0, len(world)))

@@ -54,7 +54,7 @@ class Overspending(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
         self.prices: list[Fraction] = []
-        # By number: the answers that have counted somebody whose cards, or who themselves, came to be there.
+        # Answers that have counted a number's people or cards, by number.
         self.of_person: dict[int, set[Answer]] = {}
         self.of_household: dict[int, set[Answer]] = {}
         # The last person and household of each card, the last household of each person.
@@ -79,7 +79,7 @@ class Overspending(RuleBasedStateMachine):
         return [None if owner is None else (owner, homes[owner]) for owner in owners]
 
     def _settle(self, rows: list[Row]) -> None:
-        """Whoever has a card, or an id, takes over what is known of its holders, all as it was before."""
+        """The holder of a card or an id takes over what is known of its earlier holders, all as it was before."""
         persons, households = dict(self.of_person), dict(self.of_household)
         for card, row in enumerate(rows):
             if row is None:
@@ -125,7 +125,7 @@ class Overspending(RuleBasedStateMachine):
         self.prices.append(Fraction(1, scale))
         rows = {row for card in cards if (row := self.world.rows[card]) is not None}
         for person, household in rows:
-            # What strict accounting charges is nobody's in particular: who turn out to be one had one budget each before.
+            # Strict charges belong to nobody in particular: people who turn out to be one had one budget each before.
             counted = (answer, EVERYBODY if policy.accounting == "strict" else person)
             self.of_person.setdefault(person, set()).add(counted)
             self.of_household.setdefault(household, set()).add(counted)
@@ -200,7 +200,7 @@ class Overspending(RuleBasedStateMachine):
 
     @invariant()
     def what_counted_somebody_is_charged_to_them(self) -> None:
-        """The ledger holds at least what the answers under per-person accounting come to, whoever was inherited from whom."""
+        """The ledger holds at least the sum of the answers under per-person accounting, no matter who inherited from whom."""
         if not hasattr(self, "world"):
             return
         state, charges = self.world.census.journal.state, self.world.census.book.charges()

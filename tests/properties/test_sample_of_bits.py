@@ -41,7 +41,7 @@ PRICE = 7
 def test_the_answer_is_that_of_the_people_one_by_one(
     seed: int, insured: int, people: int, age: int, fraction: int
 ) -> None:
-    """Whoever matches, is drawn and is known to the census is here, fits or is dropped, is charged and counted; nobody else is."""
+    """People who match, are drawn and are known to the census are here, fit or are dropped, are charged and counted; nobody else is."""
     generator = np.random.default_rng(seed)
     high = np.sort(generator.choice(2**40, insured, replace=False)).astype(np.uint64)
     ages = generator.integers(0, 131, insured).astype(np.int32)
@@ -84,7 +84,7 @@ def test_the_answer_is_that_of_the_people_one_by_one(
 
 
 def _is_drawn(half: int, condition: Condition, fraction: int) -> bool:
-    """Whether somebody whose pseudonym has these halves is drawn, whoever else there is."""
+    """Whether the person whose pseudonym has these halves is drawn, no matter who else there is."""
     mark = np.ones(1, np.bool_)
     row = np.frombuffer(2 * half.to_bytes(8, "big"), np.uint8).reshape(1, 16)
     SAMPLING.keep_drawn(row, canonical_bytes(condition), fraction, mark)

@@ -69,7 +69,7 @@ class ForeseeingCensus:
         self._world = world
         # Salt, manifest hash of the roster and bits of every sample that was handed over.
         self._seen: list[tuple[bytes, bytes, bytes]] = []
-        # Of the newest head: every seed that can be computed.
+        # Every seed that can be computed of the newest head.
         self.foreseen: list[bytes] = []
         # The seeds that noise was drawn with.
         self.drawn: list[bytes] = []
@@ -179,7 +179,7 @@ def refusing(
 
 
 def charged_otherwise(**changes: object) -> Any:
-    """What makes charges in the ledger's place: right but for `changes`, where a function is given what is right."""
+    """A maker of charges in the ledger's place: right but for `changes`, where a function is given what is right."""
 
     def make(**fields: Any) -> Charged:
         other = {name: value(fields[name]) if callable(value) else value for name, value in changes.items()}

@@ -44,7 +44,7 @@ def census_at_work(world: World, limits: CensusLimits, stop: StopSignal) -> Cens
 
 
 def gone() -> AioRpcError:
-    """What the other side hears of a node that died."""
+    """The other side's view of a node that died."""
     return AioRpcError(StatusCode.UNAVAILABLE, Metadata(), Metadata())
 
 
@@ -97,7 +97,7 @@ class Pair:
                 try:
                     self.passing(f"{request.WhichOneof('part')} {number}")
                 except AioRpcError as error:
-                    # What the receiver sees of a connection that is gone is the end of the stream.
+                    # The receiver sees the end of the stream when a connection is gone.
                     lost.append(error)
                     return
                 number += 1

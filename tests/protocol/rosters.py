@@ -40,12 +40,12 @@ class MadeRoster:
     people: int | None = None
     committed_places: int | None = None
     key: SigningKey | None = None
-    # What is sent after the pseudonyms.
+    # Messages after the pseudonyms.
     padding: bytes | None = None
 
     @property
     def manifest(self) -> roster_pb2.RosterManifest:
-        """What the agency vouches for."""
+        """Statement that the agency signs."""
         places = self.places if self.committed_places is None else self.committed_places
         return roster_pb2.RosterManifest(
             number=self.number,

@@ -1,4 +1,4 @@
-"""What a query costs does not grow with the age of the service: no history is read for it, on either node.
+"""The cost of a query does not grow with the age of the service: no history is read for it, on either node.
 
 Counted is what SQLite does, never how long it takes.
 """
@@ -19,14 +19,14 @@ from census_node.node import CensusNode
 from health_node.node import HealthNode
 from health_node.query.forwarding import VerifiedCharge, make_manifest
 
-# Of the log or of the ledgers' history: one row and more for every answer there ever was.
+# Tables of the log or of the ledgers' history: one row and more for every answer there ever was.
 HISTORY = ("entries", "ledger_steps", "answers", "questions")
 YOUNG, OLD = 4, 40
 
 
 @dataclass
 class Work:
-    """What SQLite did for one query."""
+    """SQLite's work for one query."""
 
     statements: list[str] = field(default_factory=list)
     steps: int = 0
@@ -102,7 +102,7 @@ def answer_many(world: World, node: HealthNode, number: int) -> None:
 
 
 def cost(world: World, node: CensusNode, health: HealthNode) -> tuple[Work, Work]:
-    """What one query makes SQLite do at the census node and at the health node."""
+    """SQLite's work for one query at the census node and at the health node."""
     order = world.order(scale=10_000)
     with counted(node.journal) as at_census:
         ask_census(world, order)
@@ -112,7 +112,7 @@ def cost(world: World, node: CensusNode, health: HealthNode) -> tuple[Work, Work
 
 
 def test_no_statement_of_a_query_reads_a_history(aged: World) -> None:
-    """Whoever has been asked a million times finds rows by an index, and reads no table from its beginning."""
+    """After a million questions rows are found by an index, and no table is read from its beginning."""
     health = aged.open_health()
     answer_many(aged, health, YOUNG)
     at_census, at_health = cost(aged, aged.census, health)

@@ -1,4 +1,4 @@
-"""What one attempt sends: a head and parts, for the one sample that the ticket's manifest commits to."""
+"""The messages of one attempt: a head and parts, for the one sample that the ticket's manifest commits to."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sent(world: World, ordered: OrderedSample) -> list[census_service_pb2.CountR
 @pytest.mark.parametrize("parts", [1, 2, 3])
 @pytest.mark.parametrize("chosen", [0, 1, 400])
 def test_what_is_sent_is_the_sample_in_parts_of_one_size(tmp_path: Path, parts: int, chosen: int) -> None:
-    """As many parts as the declared places make, whoever is in it, and the manifest commits to what was sent."""
+    """As many parts as the declared places make, no matter who is in it, and the manifest commits to what was sent."""
     world = World(tmp_path, places=parts * PLACES_IN_PART)
     ordered = world.sample(world.order(), world.people[:chosen])
     head, *bits = sent(world, ordered)

@@ -1,4 +1,4 @@
-"""The cap holds whoever races for it, and once the service is shut it stays shut; what was charged still goes out."""
+"""The cap holds no matter who races for it, and once the service is shut it stays shut; charged answers still go out."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_last_unit_of_the_budget_is_spent_once(worlds: dict[str, World], w
     world = worlds[what]
     orders = [world.order(scale=1) for _ in range(racers)]
     outcomes = await race(world, orders)
-    # What is spoken for is told as spent; a shutdown is told when its answer is out.
+    # Reserved budget is shown as spent; a shutdown is told when its answer is out.
     assert outcomes.count("") == 1
     assert set(outcomes) <= {"", what, "BUDGET_EXHAUSTED"}
     state = world.verify_log()
@@ -218,7 +218,7 @@ def test_reopened_service_charges_on_top_of_what_was_charged(worlds: dict[str, W
 
 @pytest.mark.parametrize("released", [False, True])
 def test_nothing_is_reopened_while_nothing_fits(worlds: dict[str, World], released: bool) -> None:
-    """The command is refused, and so is the entry of whoever leaves the command out."""
+    """The command is refused, and so is an entry written without the command."""
     world = worlds["SERVICE_SHUT_DOWN"]
     order = world.order(scale=1)
     world.charge(order)
@@ -238,7 +238,7 @@ def test_until_a_shutdown_is_told_a_raised_cap_lets_no_sample_in(worlds: dict[st
     world.policy = make_policy(max_belief="0.9", scales=(1,))
     adopt(world, world.policy, confirmed=True)
     recovered = world.open_census().recover()
-    # By what is out: nothing yet, so that ln 9 pays for two.
+    # Counted by what is out: nothing yet, so that ln 9 pays for two.
     assert quotable(world, 1) == 2
     with world.unchanged(), pytest.raises(RefusedError, match="BUDGET_EXHAUSTED"):
         world.admit(world.messages(world.sample(world.order(scale=1))))
@@ -272,7 +272,7 @@ def test_after_a_shutdown_a_spoiled_ticket_is_refused_with_the_shutdown(worlds: 
 
 @pytest.mark.parametrize("why", SPOILED)
 def test_a_spoiled_ticket_does_not_hear_of_a_shutdown_before_it_is_told(worlds: dict[str, World], why: str) -> None:
-    """Else whoever keeps sending worthless tickets would see when the last answer was charged."""
+    """Otherwise a sender of worthless tickets would see when the last answer was charged."""
     world = worlds["SERVICE_SHUT_DOWN"]
     last, spoiled = world.order(scale=1), SPOILED[why](world)
 
@@ -468,7 +468,7 @@ def test_policy_under_which_nothing_fits_shuts_down_with_its_adoption(
     for node in (world.census, world.open_census(), world.crash_census()):
         with node.journal.reading() as state:
             assert state.shut_down
-    # What was paid for before goes out, and until then the end is not told.
+    # Earlier paid answers go out, and until then the end is not told.
     world.policy = NOTHING_FITS
     recovered = world.census.recover()
     for code in ("BUDGET_EXHAUSTED", "SERVICE_SHUT_DOWN"):
@@ -500,7 +500,7 @@ def test_adoption_whose_shutdown_cannot_be_written_did_not_happen(
 
 
 def test_adoption_alone_is_no_log(nearly_spent: World) -> None:
-    """Whoever leaves the shutdown out can append nothing more: the rules of the log demand it next."""
+    """Nothing more can be appended without the shutdown: the rules of the log demand it next."""
     world = nearly_spent
     world.adopt(NOTHING_FITS)
     with pytest.raises(InternalError, match="SHUTDOWN_MISSING"):
@@ -537,7 +537,7 @@ def test_command_that_confirms_what_needs_no_confirmation_is_refused(nearly_spen
 
 
 def test_no_policy_key_alone_raises_the_cap(world: World) -> None:
-    """Budget that was promised to the public is not topped up by whoever can sign policies."""
+    """A signer of policies cannot top up a budget that was promised to the public."""
     world.answer(world.order())
     with world.unchanged(), pytest.raises(InternalError, match="CAP_RAISED"):
         world.adopt(make_policy(max_belief="0.81"))

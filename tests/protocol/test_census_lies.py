@@ -60,7 +60,7 @@ def charge_of(world: World, order: Order, sample: OrderedSample) -> Charged:
 
 
 def believe(world: World, message: sample_pb2.Charged, sample: OrderedSample, manifest: str = "") -> VerifiedCharge:
-    """What an honest health node makes of the message, which has sent this manifest, or else the one that was charged."""
+    """An honest health node's verdict on the message, having sent this manifest, or else the one that was charged."""
     charged = [each.manifest for each in world.charges() if each.ticket == sample.order.hash.hex()]
     handed_over = HandedOver(HEALTH.organisation, manifest or "".join(charged))
     return verify_charged(
@@ -114,7 +114,7 @@ def test_charge_of_something_else_is_found_out(world: World, what: str) -> None:
 
 
 def test_charge_is_held_against_the_manifest_in_our_log(world: World) -> None:
-    """Of one ticket there is one manifest: a charge for another one is found out, whoever signed that."""
+    """One ticket has one manifest: a charge for another one is found out, no matter who signed that."""
     order = world.order()
     sample = world.sample(order)
     charge = charge_of(world, order, sample)
@@ -369,7 +369,7 @@ def test_answer_that_does_not_hold_is_refused_and_not_kept(world: World, what: s
 
 
 def test_sealed_answer_changed_anywhere_is_refused(world: World) -> None:
-    """Whoever carries a sealed answer can neither read nor change it."""
+    """The carrier of a sealed answer can neither read nor change it."""
     answers, order = world.open_answers(), world.order()
     query, sealed = world.remember(answers, order), world.answer(order)
     assert len(sealed) == SEALED_ANSWER_BYTES
@@ -416,7 +416,7 @@ def test_answer_received_twice_is_one_answer(world: World) -> None:
 
 
 def test_answer_is_kept_with_its_receipt(world: World) -> None:
-    """What the researcher keeps is what the census agency signed: count, price and checkpoint."""
+    """The researcher keeps the signed figures of the census agency: count, price and checkpoint."""
     answers, order = world.open_answers(), world.order()
     query, sealed = world.remember(answers, order), world.answer(order)
     answer = world.open(order, sealed)

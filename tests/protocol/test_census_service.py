@@ -194,7 +194,7 @@ INSIDE: dict[str, Callable[[Requests], object]] = {
 
 @pytest.mark.parametrize("where", INSIDE)
 async def test_unknown_fields_are_refused_wherever_they_stand(world: World, service: CensusService, where: str) -> None:
-    """What this version does not know it does not obey."""
+    """This version does not obey what it does not know."""
     sent = world.messages(world.sample(world.order()))
     INSIDE[where](sent)
     with world.unchanged():
@@ -213,7 +213,7 @@ async def test_what_follows_the_last_part_changes_nothing(world: World, service:
 
 @pytest.mark.parametrize("people", [0, 1, 400])
 async def test_samples_of_one_agency_are_read_to_one_length(world: World, service: CensusService, people: int) -> None:
-    """Of a longer stream as much is read as a sample has, whoever is in it."""
+    """Only the length of a sample is read of a longer stream, no matter who is in it."""
     sent = world.messages(world.sample(world.order(), world.people[:people]))
     read: list[int] = []
 
@@ -241,7 +241,7 @@ async def test_retries_join_the_sample_that_is_in_line(world: World, stop: StopS
 async def test_sample_that_comes_while_a_load_is_joined_is_told_to_come_back(
     world: World, stop: StopSignal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """BUSY, whoever is in it; when the roster is joined with the new load, the same sample is charged on that."""
+    """BUSY, no matter who is in it; when the roster is joined with the new load, the same sample is charged on that."""
     sample = world.sample(world.order())
     with monkeypatch.context() as patch:
         patch.setattr(world.census.rosters, "join_due", list)
@@ -263,7 +263,7 @@ async def test_sample_that_comes_while_a_load_is_joined_is_told_to_come_back(
 @pytest.mark.parametrize("sent", [0, 1, 2])
 @in_virtual_time
 async def test_stalled_stream_is_refused_at_its_deadline(wide: World, stop: StopSignal, sent: int) -> None:
-    """Whoever opens a call and sends nothing more loses their stream after the deadline; that is no verdict on it."""
+    """A caller that sends nothing more loses the stream after the deadline; that is no verdict on the sample."""
     limits = LimitConfig(max_queries=1, header_deadline_ms=100, sample_deadline_ms=1000)
     requests = wide.messages(wide.sample(wide.order()))
 
@@ -300,7 +300,7 @@ async def silent(asked: asyncio.Event) -> AsyncIterator[CountRequest]:
 
 
 async def hear(said: AsyncIterator[census_service_pb2.CountResponse]) -> list[str]:
-    """What is said until the call ends."""
+    """Messages until the call ends."""
     return [str(response.WhichOneof("event")) async for response in said]
 
 
@@ -606,7 +606,7 @@ async def test_quote_charges_nothing_and_reserves_a_slot_each(world: World, serv
 async def test_quote_is_signed_for_its_researcher_and_says_when_it_was_told(
     world: World, service: CensusService
 ) -> None:
-    """With the answer key, over everything that is quoted: whoever is shown it can hold the census agency to it."""
+    """Signed with the answer key, over everything that is quoted: any reader can hold the census agency to it."""
     set_caller(Identity("university", "researcher", RESEARCHER))
     question = parse_question(FRENCH, CENSUS_DICTIONARY).to_wire()
     before_ms = world.census.journal.now()
@@ -620,7 +620,7 @@ async def test_quote_is_signed_for_its_researcher_and_says_when_it_was_told(
 
 @pytest.mark.parametrize("scale", [0, 51, 2**32 - 1])
 async def test_quote_at_a_scale_outside_the_policy_is_refused(world: World, service: CensusService, scale: int) -> None:
-    """What cannot be asked is not quoted, and no slot is reserved for it."""
+    """An impossible question is not quoted, and no slot is reserved for it."""
     before = (await quote(service)).noise_slot.number
     with world.unchanged(), pytest.raises(RefusedError) as caught:
         await quote(service, scale=scale)
@@ -656,7 +656,7 @@ async def test_quote_for_a_table_has_the_price_of_a_count_and_the_margin_of_its_
 async def test_what_remains_does_not_show_a_charge_before_its_answer_is_out(
     world: World, service: CensusService
 ) -> None:
-    """Whoever keeps quoting sees the release, at its tick, and not the instant of the charge."""
+    """A researcher who keeps quoting sees the release, at its tick, and not the instant of the charge."""
     order = world.order()
     said = []
     steps: list[Callable[[], object]] = [
@@ -732,7 +732,7 @@ async def verify_shut(world: World, service: CensusService, last: Order) -> None
 
 
 async def test_recovery_answers_and_releases_what_a_crash_left(world: World, stop: StopSignal) -> None:
-    """A service that starts on a journal with a stored answer releases it; whoever holds a call open gets it."""
+    """A service that starts on a journal with a stored answer releases it; a caller that holds a call open gets it."""
     order = world.order()
     world.charge(order)
     world.crash_census()

@@ -74,7 +74,7 @@ def test_a_load_under_the_new_census_dictionary_is_served_under_it(world: World,
 
 
 def test_mended_labels_are_published_without_a_load(world: World) -> None:
-    """What values are called may be mended under the same version."""
+    """Names of values may be mended under the same version."""
     mended = relabelled(CENSUS_DICTIONARY)
     world.adopt_census_dictionary(mended)
     world.crash_census()
@@ -111,7 +111,7 @@ def test_a_charged_answer_is_counted_under_its_own_dictionary(
 
 
 def test_a_registry_of_another_dictionary_than_the_log_says_is_not_counted(world: World) -> None:
-    """Whoever gets both into force is stopped when it is read."""
+    """A node with both in force is stopped when it is read."""
     loads, journal = LoadFolder(world.census_folder / "registries", ".npz"), world.census.journal
     with loads.loading(os.urandom) as load:
         write_registry(
@@ -123,7 +123,7 @@ def test_a_registry_of_another_dictionary_than_the_log_says_is_not_counted(world
 
 
 def published(node: HealthNode) -> Dictionary:
-    """What a health node tells researchers."""
+    """A health node's dictionary for researchers."""
     _, document = node.dictionary_to_publish(b"")
     return parse_dictionary_document(document)
 
@@ -256,7 +256,7 @@ async def test_a_question_is_not_accepted_on_a_load_that_it_was_not_verified_on(
 
 
 def test_a_load_of_the_same_dictionary_is_verified_against_as_well(world: World) -> None:
-    """What was declared for it may be otherwise; the question then stands for the load that was checked last."""
+    """Its declaration may differ; the question then belongs to the load that was checked last."""
     node, order = world.open_health(), world.order()
     verified = node.verify(order.submission, RESEARCHER, world.policy)
     load = world.load_health(len(world.people))

@@ -30,7 +30,7 @@ from health_node.config import LimitConfig
 HOUR_MS = 3_600_000
 YEAR_MS = 365 * 24 * HOUR_MS
 JUMPS = [-HOUR_MS, -YEAR_MS, HOUR_MS, YEAR_MS]
-# Whose clock, and how far.
+# The clock that jumps, and how far.
 CASES = [
     *((whose, jump_ms) for whose in ("census", "health") for jump_ms in JUMPS),
     ("both", -YEAR_MS),

@@ -50,14 +50,14 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 
 
 def finish_by_recovery(world: World, sample: OrderedSample) -> None:
-    """What a node does by itself after a start."""
+    """A node's own recovery after a start."""
     del sample
     for attempt in world.census.recover():
         release(world.census, attempt.verify_claim().ticket_hash)
 
 
 def finish_by_retry(world: World, sample: OrderedSample) -> None:
-    """What the health node does when it heard nothing: the same sample, in a fresh attempt."""
+    """The health node's retry after no answer: the same sample, in a fresh attempt."""
     charge_and_answer(world.census, world.admit(world.messages(sample)))
     world.release(sample.order)
 
@@ -212,7 +212,7 @@ def accept(world: World, health: HealthNode, order: Order) -> Accepted:
 
 
 def hand_over(world: World, order: Order, sample: Sample) -> VerifiedCharge:
-    """What the census node proves to the health node."""
+    """The census node's proof to the health node."""
     proved = charge_and_answer(world.census, world.admit(world.messages(OrderedSample(order, sample))))
     return VerifiedCharge(proved.index, proved.note)
 
@@ -288,7 +288,7 @@ def test_ticket_that_expired_during_the_outage_is_forwarded_again(world: World, 
 
 
 def test_expired_ticket_that_was_never_accepted_is_refused(world: World) -> None:
-    """What is good for ever is a ticket that was taken in time; any other expires."""
+    """Only a ticket that was taken in time is good for ever; any other expires."""
     health, order = world.open_health(), world.order()
     world.clock.now_ms = order.body.expires_ms
     with pytest.raises(InvalidRequestError, match="TICKET_EXPIRED"):
@@ -297,7 +297,7 @@ def test_expired_ticket_that_was_never_accepted_is_refused(world: World) -> None
 
 
 def test_refused_ticket_stays_refused(world: World) -> None:
-    """What the census node refused is closed; the same ticket again is not forwarded and hears the same refusal."""
+    """A ticket that the census node refused is closed; the same ticket again is not forwarded and hears the same refusal."""
     health, order = world.open_health(), world.order()
     accepted = accept(world, health, order)
     signed = forward(world, health, accepted)

@@ -1,4 +1,4 @@
-"""What follows from size follows from what is declared: nobody learns from a refusal how many people are loaded, or match."""
+"""Limits and delays follow from the declaration: nobody learns from a refusal how many people are loaded, or match."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def test_price_follows_from_what_is_declared(tmp_path: Path) -> None:
 
 
 async def test_accepted_question_goes_on_when_a_policy_would_no_longer_pay_for_it(tmp_path: Path) -> None:
-    """What was taken is never refused for its price: it is priced once."""
+    """An accepted question is never refused for its price: it is priced once."""
     rich = make_policy(tick_ms=250, delay_ms=2000)
     with made(tmp_path, rich, people=40, places=DECLARED_STEP) as (world, node):
         order = world.order(where=dear(45, " or age >= 0"))

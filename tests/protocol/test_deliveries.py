@@ -1,6 +1,6 @@
 """The courier: an inbox that fails, lies, hangs or moves keeps nobody else from their answers, and stops nobody.
 
-What nobody fetches is kept as long as promised and then removed, which the log says.
+Unfetched answers are kept as long as promised and then removed, which the log says.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def answered(world: World, researcher: str = RESEARCHER) -> Order:
 
 
 def delivery_of(order: Order) -> Delivered:
-    """What the log says when an inbox has it."""
+    """The log's entry when an inbox has it."""
     return Delivered(ticket=order.hash.hex(), by="inbox")
 
 
@@ -398,7 +398,7 @@ async def test_census_node_that_dies_before_it_logs_a_delivery_delivers_again(wo
 async def test_courier_ends_when_our_own_store_fails(
     world: World, places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What no inbox can bring about, our own disk can: the node must stop, and hears of it."""
+    """Our own disk can do what no inbox can: the node must stop, and hears of it."""
 
     def disk_full(ticket_hash: str, by: str) -> None:
         del ticket_hash, by

@@ -80,7 +80,7 @@ async def test_redrawing_noise_by_aborting_a_charge_that_was_shown(world: World)
 
 
 def _without_cosigned(request: log_service_pb2.WitnessRequest) -> log_service_pb2.WitnessRequest:
-    """What a census node makes of the health node's word when it would rather not have heard it."""
+    """The health node's word as seen by a census node that would rather not have heard it."""
     return log_service_pb2.WitnessRequest(checkpoint=request.checkpoint, wait_ms=0)
 
 
@@ -354,7 +354,7 @@ def test_emptying_the_witness_store(stored: World) -> None:
 
 
 def test_witness_store_with_a_checkpoint_of_somebody_else(stored: World) -> None:
-    """Caught by the tree: whoever signed it, it is not of this log."""
+    """Caught by the tree: no matter who signed it, it is not of this log."""
     store = stored.witness_store
     assert store is not None
     store.put(NoteSigner(CENSUS_ORIGIN, (stored.secrets.health_log,)).sign_checkpoint(1, bytes(32)))
@@ -379,7 +379,7 @@ def test_answering_without_the_witness_store(stored: World) -> None:
 
 
 def test_every_checkpoint_that_is_cosigned_stands_in_the_store(stored: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the test above relies on, at every step of a question's life: the store is never behind what was shown."""
+    """The test above relies on this, at every step of a question's life: the store is never behind what was shown."""
     store, cosign, compared = stored.witness_store, stored.cosign, []
     assert store is not None
 
@@ -512,7 +512,7 @@ def test_release_that_is_logged_before_the_cosignature(world: World, what: str) 
 
 
 def test_release_names_a_checkpoint_that_the_health_agency_cosigned(world: World) -> None:
-    """What the auditor holds a release against: log and health agency have signed it, and it covers the charge."""
+    """The checkpoint by which the auditor judges a release: log and health agency have signed it, and it covers the charge."""
     order = world.order()
     world.answer(order)
     (released,) = world.events(Released)

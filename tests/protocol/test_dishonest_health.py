@@ -59,7 +59,7 @@ def waiting(world: World) -> Order:
 
 
 def shown(world: World) -> str:
-    """What the census node shows."""
+    """The log that the census node shows."""
     newest = world.census.publication.newer_than(0)
     assert newest is not None
     return newest[1]
@@ -177,7 +177,7 @@ FALSE_COSIGNATURES: dict[str, tuple[Callable[[World], str], str]] = {
     "the cosignature of another agency": (_by_the_other_agency, ""),
     "its own key under another name": (_under_the_other_name, ""),
     "no cosignature at all": (shown, ""),
-    "a time that has not come": (_ahead_of_time, ""),
+    "a time in the future": (_ahead_of_time, ""),
     "a census note of its own making": (_invented, "BAD_SIGNATURE"),
     "a note of its own log": (_of_its_own_log, "BAD_SIGNATURE"),
     "a note with another size": (_with_another_size, "BAD_SIGNATURE"),
@@ -223,7 +223,7 @@ async def test_what_a_health_agency_adds_to_a_note_goes_nowhere(world: World, se
 
 
 def kept_notes(world: World) -> list[object]:
-    """What the census node holds as cosigned, of its own log and of the health agency's."""
+    """The census node's cosigned notes, of its own log and of the health agency's."""
     journal = world.census.journal
     with journal.reading():
         notes = CosignedNotes(journal.db)
@@ -257,7 +257,7 @@ async def test_replayed_cosigned_notes(world: World, service: LogService) -> Non
         newest = world.census.publication.cosigned(witness=HEALTH_ORIGIN)
         assert newest is not None
         assert newest.note == notes[-1]
-        # What it is shown goes on from what it says it has seen.
+        # The shown log continues the one that it says it has seen.
         assert response.checkpoint == shown(world)
         expected = world.census.journal.consistency_proof(
             parse_note(old)[0].size, parse_note(response.checkpoint)[0].size

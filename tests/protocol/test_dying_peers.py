@@ -37,7 +37,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 # --- the health node dies --------------------------------------------------------------------------------------------
 
-# What the census node has had from it, and it from the census node, when it dies.
+# Messages received by the census node, and by it from the census node, when it dies.
 LAST_PART = f"part {PARTS - 1}"
 SENDING = ["nothing", "head", "part 0", LAST_PART]
 HEARING = ["charged", "released"]
@@ -196,7 +196,7 @@ async def test_health_node_that_dies_goes_on_from_its_files(world: World, point:
 
     pair.passing = photograph
     order = world.order()
-    # What the dying node makes of it is of no interest: its successor starts from the files as they were.
+    # The dying node's reaction is of no interest: its successor starts from the files as they were.
     await pair.submit(order)
     assert copies
     await pair.census.drain()

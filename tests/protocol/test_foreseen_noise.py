@@ -1,6 +1,6 @@
 """A census agency that would like to know the noise of an answer before it decides whether to take the question.
 
-What it knows of a cohort that it has seen before does not help it any more, and what it refuses stands in the health log.
+Its knowledge of a cohort that it has seen before no longer helps it, and its refusals are in the health log.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def oversight(world: World) -> UnsealingKey:
 
 
 async def ask(pair: Pair, answers: Answers, order: Order) -> list[str] | str:
-    """What a researcher does with a ticket, until the answer is in the store; the stages, or the code of the error."""
+    """A researcher's steps with a ticket, until the answer is in the store; the stages, or the code of the error."""
     query, outcome = pair.world.remember(answers, order), await pair.submit(order)
     if outcome == STAGES:
         await pair.settle()

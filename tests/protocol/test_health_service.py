@@ -523,7 +523,7 @@ async def test_our_log_names_the_sample_when_the_first_byte_of_it_leaves(parties
 
 
 async def test_refusal_reaches_the_researcher_and_closes_the_ticket(parties: Parties) -> None:
-    """What the census node refuses is told with its own code, logged once, and not tried again."""
+    """A refusal of the census node is passed on with its own code, logged once, and not tried again."""
     world = parties.world
     order, link = world.order(slot=4711), parties.lying()
     link.scripts.append(link.honestly)
@@ -983,7 +983,7 @@ async def test_one_question_too_many_is_told_to_come_back(parties: Parties) -> N
 
 
 async def test_full_line_answers_before_any_work_is_done(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks again and again while the line is full makes no signature be checked."""
+    """Repeated questions while the line is full make no signature be checked."""
     first, second, third = (parties.world.order() for _ in range(3))
     held = Held(parties)
     service = parties.health(held.link, LimitConfig(max_queries=1, max_waiting_each=1))
@@ -1096,7 +1096,7 @@ async def test_failure_is_said_to_everybody_who_watches(parties: Parties, error:
         return caught.value
 
     watching = [asyncio.create_task(watch()) for _ in range(4)]
-    # Whoever came after the end would hear what the log says of it.
+    # A late caller would hear what the log says of it.
     await until(lambda: forwarded == 4)
     go_on.set()
     heard = await asyncio.gather(*watching)

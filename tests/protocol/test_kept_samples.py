@@ -50,7 +50,7 @@ def some_people(world: World, seed: int = 7) -> Pseudonyms:
 
 
 def signs_of(sample: OrderedSample, people: int = 400) -> list[bytes]:
-    """What shows that bytes hold something of a sample: its salt, and its bits, the padding left out."""
+    """Signs that bytes hold something of a sample: its salt, and its bits, the padding left out."""
     bits = sample.sample.bits
     return [bits.salt, bits.bits.tobytes()[: people // 8]]
 
@@ -63,13 +63,13 @@ def files_holding(world: World, *secrets: bytes) -> list[str]:
 
 
 def references(world: World) -> dict[str, str]:
-    """Of every ticket that waits for its answer: its sample's reference."""
+    """Sample references of every ticket that waits for its answer."""
     with world.census.journal.reading():
         return {ticket: sample for ticket, sample, _ in Outbox(world.census.journal.db).all_pending()}
 
 
 def key_of(reference: str) -> str:
-    """What opens a sample's file."""
+    """Key of a sample's file."""
     return reference.partition(":")[2]
 
 
@@ -145,7 +145,7 @@ def test_nothing_of_a_sample_is_left_once_its_answer_is_stored(
     assert kept_files(world) == []
     assert rows(world.census_folder / "journal.db", "pending") == []
     assert files_holding(world, secret) == []
-    # What the node does beside queries, all the time.
+    # The node's work beside queries, all the time.
     world.census.forget_expired()
     assert files_holding(world, key_of(reference).encode(), bytes.fromhex(key_of(reference))) == []
     world.verify_honest_query()
@@ -350,7 +350,7 @@ def sample_people(world: World, sample: OrderedSample) -> Pseudonyms:
 def test_charges_own_commitments_can_be_opened_until_it_is_answered(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the answer is made of is what was committed to; then no salt is left that a set could be tried with."""
+    """The answer is made of the committed sample; then no salt is left that a set could be tried with."""
     sample = world.sample(world.order(), some_people(world))
     charge_only(world, monkeypatch, sample)
     world.crash_census()
@@ -381,7 +381,7 @@ def test_charges_own_commitments_can_be_opened_as_long_as_its_sample_is_kept(
 
 
 def test_sample_that_was_put_in_anothers_place_counts_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever can write to the store does not choose who is counted: the log commits to that."""
+    """A writer of the store does not choose who is counted: the log commits to that."""
     first, second = (world.sample(world.order(), some_people(world, seed)) for seed in (1, 2))
     for sample in (first, second):
         charge_only(world, monkeypatch, sample)
@@ -469,7 +469,7 @@ def test_lost_registry_keeps_no_other_answer_waiting(world: World, monkeypatch: 
 
 
 def test_lost_answer_does_not_hide_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What can never come out is spent all the same: quotes do not promise its price, nor does the end wait for it."""
+    """An answer that can never come out is spent all the same: quotes do not promise its price, nor does the end wait for it."""
     world = World(tmp_path, make_policy(max_belief="0.75", scales=(1,)))
     charge_only(world, monkeypatch, world.sample(world.order(scale=1)))
     world.crash_census()

@@ -176,7 +176,7 @@ async def test_sample_is_refused_while_the_census_agency_alone_has_changed(
 
 
 def test_sample_of_the_old_chain_is_refused_before_and_after_there_is_a_new_roster(world: World) -> None:
-    """Its roster cannot be joined any more, whoever is in it."""
+    """Its roster can no longer be joined, no matter who is in it."""
     samples = [world.sample(world.order(), people) for people in (world.people, world.people[:0])]
     world.relink_census(NEXT)
     for sample in samples:
@@ -217,12 +217,12 @@ def charge_only(world: World, sample: OrderedSample) -> None:
 
 
 def finish_by_recovery(world: World, sample: OrderedSample) -> None:
-    """What a node does by itself after a start."""
+    """A node's own recovery after a start."""
     assert [each.verify_claim().ticket_hash for each in world.census.recover()] == [sample.order.hash.hex()]
 
 
 def finish_by_retry(world: World, sample: OrderedSample) -> None:
-    """What the health node does when it heard nothing."""
+    """The health node's retry after no answer: the same sample, in a fresh attempt."""
     charge_and_answer(world.census, world.admit(world.messages(sample)))
 
 

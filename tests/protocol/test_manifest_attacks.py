@@ -36,7 +36,7 @@ def hand_over(world: World, messages: list[census_service_pb2.CountRequest], sen
 
 @pytest.mark.parametrize("what", VOUCHING_FOR_ANOTHER)
 def test_manifest_for_something_else_is_refused(world: World, what: str) -> None:
-    """What the health agency signs must be what was sent: ticket and set."""
+    """The health agency must sign what was sent: ticket and set."""
     with world.refusing("COMMITMENT_MISMATCH"):
         hand_over(world, by_hand(world, change=VOUCHING_FOR_ANOTHER[what]))
 
@@ -57,7 +57,7 @@ def test_manifest_for_a_roster_that_is_not_in_force_is_refused(world: World, num
 
 
 def test_manifest_of_another_sample_is_refused(world: World) -> None:
-    """A manifest recorded from one query vouches for no other, whoever replays it."""
+    """A manifest recorded from one query vouches for no other, no matter who replays it."""
     earlier, later = by_hand(world), by_hand(world)
     later[0].head.manifest.CopyFrom(earlier[0].head.manifest)
     with world.refusing("COMMITMENT_MISMATCH"):

@@ -1,4 +1,4 @@
-"""What goes through everybody for one sample, or for all of them, keeps nobody waiting who charges nothing."""
+"""A pass over everybody for one sample, or for all of them, keeps nobody waiting who charges nothing."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def everybody_else_is_served(world: World, out: Order) -> None:
 
 @pytest.mark.parametrize("step", ["find", "count"])
 def test_nobody_waits_for_the_desk(persons: World, step: str) -> None:
-    """While it is decided who of a sample fits, and while they are counted, whoever charges nothing is served."""
+    """While it is decided who of a sample fits, and while they are counted, callers that charge nothing are served."""
     out, order = persons.order(scale=50), persons.order(scale=50)
     persons.answer(out)
     with held_in(Passes, step, lambda: persons.charge(order)):
@@ -97,7 +97,7 @@ def test_nobody_waits_while_the_ledger_is_written_anew(
             thread.submit(persons.answer, out).result(PATIENCE_SECONDS)
         everybody_else_is_served(persons, out)
     persons.census.forget_expired()
-    # What came while it was written is in the ledger; what it says of the cap still holds.
+    # Charges made while it was written are in the ledger; its statement of the cap still holds.
     assert len(persons.charges()) == 2
     for _ in range(100):
         persons.charge(persons.order(scale=50))

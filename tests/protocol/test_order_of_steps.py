@@ -37,7 +37,7 @@ from census_node.query.flow import Charge
 from census_node.service import CensusService
 
 Requests = list[census_service_pb2.CountRequest]
-# What was done in the census, and the tickets that the disk held as charged at that very moment.
+# Calls to the census, and the tickets that the disk held as charged at that very moment.
 Touch = tuple[str, list[str]]
 
 
@@ -372,6 +372,6 @@ def test_answer_that_is_not_out_never_expires(world: World, crash: bool) -> None
 
 
 def test_exact_counts_do_not_print() -> None:
-    """Whoever logs an exact count by accident logs a placeholder."""
+    """An exact count that is logged by accident shows a placeholder."""
     assert "secret" in repr(ExactCounts([7]))
     assert "7" not in repr(ExactCounts([7]))

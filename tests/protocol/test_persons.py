@@ -52,7 +52,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def charged(world: World) -> list[int]:
-    """What each subject was charged, by number, with all that is durable."""
+    """Charges of each subject, by number, with all that is durable."""
     charges = world.census.book.charges()
     assert charges is not None
     return [int(units) for units in charges.subjects]
@@ -78,7 +78,7 @@ def kept_files(world: World) -> set[str]:
 
 
 def named_files(world: World) -> set[str]:
-    """What rows name."""
+    """Files that rows name."""
     with world.census.journal.reading():
         named = LedgerSteps(world.census.journal.db).files()
     return {f"{name.partition(':')[0]}.sample" for name in named if ":" in name}
@@ -88,7 +88,7 @@ def named_files(world: World) -> set[str]:
 
 
 def test_exhausted_people_are_dropped_and_the_others_counted(world: World, counted: list[int]) -> None:
-    """After one answer at scale 1 a second does not fit: whoever was in the first is not counted again, nobody is told."""
+    """After one answer at scale 1 a second does not fit: people in the first are not counted again, nobody is told."""
     half = world.people[:200]
     ask(world, half, scale=1)
     ask(world, world.people, scale=1)
@@ -168,7 +168,7 @@ def test_a_question_whose_noise_secret_is_lost_is_forgotten_in_its_time(
 
 
 def test_strangers_are_charged_nothing_and_take_no_room(world: World, counted: list[int]) -> None:
-    """Whoever the census does not know is nobody's business: no answer depends on them, so that there is nothing to keep."""
+    """People unknown to the census are nobody's business: no answer depends on them, so that there is nothing to keep."""
     ask(world, strangers(world), scale=1)
     assert counted == [0]
     assert not any(charged(world))
@@ -197,7 +197,7 @@ def put_in_force(world: World, registry: Registry) -> None:
 
 
 def test_two_cards_of_one_person_are_one_person(world: World, counted: list[int]) -> None:
-    """Counted once and charged once; whoever asks with one card and then with the other meets one budget."""
+    """Counted once and charged once; an asker with one card and then with the other meets one budget."""
     put_in_force(world, families(world, "f" * 16))
     one, other = world.in_census[0:10:2], world.in_census[1:11:2]
     ask(world, world.in_census[:10], scale=2)

@@ -68,7 +68,7 @@ class Scene:
         self.world.clock = clock
         self.began = len(self.world.events(Slots))
         self.flood = Counter[str]()
-        # What the other researcher sees, with the millisecond.
+        # The other researcher's view, with the millisecond.
         self.seen: list[tuple[int, str]] = []
         write = census_node.release.slot_secrets.SlotSecrets.write
 
@@ -185,7 +185,7 @@ def test_flood_within_the_rate_commits_to_no_slots_without_end(world: World) -> 
 
 
 def test_flood_of_samples_that_are_not_charged_commits_to_no_slots_without_end(world: World) -> None:
-    """Whoever lets one sample after the other be admitted, and none be charged, holds a bounded number of slots."""
+    """A researcher with one admitted and uncharged sample after the other holds a bounded number of slots."""
     bound = 2 * world.policy.open_quotes + BATCH + BATCH // 4
     for _ in range(4 * BATCH):
         order = world.order()
@@ -258,7 +258,7 @@ async def test_quotes_wait_in_threads_of_their_own(world: World) -> None:
 async def test_batch_that_cannot_be_committed_to_refuses_those_who_wait_for_it_alone(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever finds a slot has a quote; whoever finds none hears why, and the next one tries again."""
+    """A caller that finds a slot has a quote; one that finds none hears why, and the next one tries again."""
     service = CensusService(world.census, LIMITS, StopSignal(), people=world.places)
     world.use_up_slots()
     with monkeypatch.context() as patch:

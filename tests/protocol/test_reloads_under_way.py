@@ -1,7 +1,7 @@
 """A load at either agency while a question is on its way, at each stage of it, of the same release or of a new one.
 
 An answer is counted on the registry that it was charged on, and its sample drawn from the people that its ticket was
-accepted on, as places of their roster; or there is no charge. What they need stays until then, and no longer.
+accepted on, as places of their roster; or there is no charge. Their files stay until then, and no longer.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ def linked(people: int) -> int:
 
 @dataclass
 class Watched:
-    """What answers were counted on: the load of their values, and how many people."""
+    """Inputs of counting: the load of their values, and how many people."""
 
     rows: list[tuple[str, int]] = field(default_factory=list)
 
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> Watched:
-    """Looks over the shoulder of whoever makes answers."""
+    """Watches the makers of answers."""
     watched, loads = Watched(), list[str]()
     count = Passes.count
 
@@ -153,7 +153,7 @@ class Reloading:
 
 
 def verify_files(world: World) -> None:
-    """Of every load but those in force nothing is left after the next look."""
+    """Loads not in force leave nothing after the next look."""
     census = LoadFolder(world.census_folder / "registries", ".npz")
     health = LoadFolder(world.health_folder / "people", ".people")
     health_journal = world._health_journal()

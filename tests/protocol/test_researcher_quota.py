@@ -57,7 +57,7 @@ def admitted(world: World, order: Order) -> SampleAttempt:
 
 
 def left(world: World) -> int | None:
-    """What a quote says that is left of the quota; 0 where it is refused."""
+    """The remaining quota in a quote; 0 where it is refused."""
     try:
         return world.census.quotes.quota_left(RESEARCHER)
     except RefusedError as error:
@@ -65,7 +65,7 @@ def left(world: World) -> int | None:
 
 
 def kept(world: World) -> KeptSamples:
-    """What lies in the census agency's folder of samples."""
+    """Files in the census agency's folder of samples."""
     return SampleFolder(world.census_folder / "samples").kept()
 
 
@@ -127,7 +127,7 @@ async def test_strict_accounting_and_no_quota_say_nothing_of_one(tmp_path: Path)
 
 
 def test_quota_is_decided_in_the_order_of_arrival(world: World) -> None:
-    """Whoever has a place in line has its part of the quota, before anything of it is done."""
+    """A question with a place in line has its part of the quota, before any work on it is done."""
     for _ in range(QUOTA - 1):
         world.answer(world.order())
     first, second = world.order(), world.order()
@@ -191,7 +191,7 @@ def test_quota_of_one_researcher_refuses_nobody_else(world: World) -> None:
 
 
 def test_quota_survives_a_restart(world: World) -> None:
-    """It is a fold of the log: whoever crashes the node is no freer for it."""
+    """It is a fold of the log: a crash of the node frees nothing of it."""
     for _ in range(QUOTA):
         world.answer(world.order())
     world.crash_census().recover()

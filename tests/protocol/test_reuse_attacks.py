@@ -100,7 +100,7 @@ def test_retry_after_a_restart_is_charged_once_and_answered_with_the_same_bytes(
 
 
 def test_retry_proves_the_first_charge(world: World) -> None:
-    """What a retry is told of the one charge there is does not depend on what the node has done since, in any bit."""
+    """The answer to a retry about the one charge does not depend on what the node has done since, in any bit."""
     order = world.order()
     sample = world.sample(order)
     first = charge_and_answer(world.census, world.admit(world.messages(sample)))
@@ -158,7 +158,7 @@ async def test_retry_that_is_verified_while_the_charge_commits_is_told_of_it(
 
 
 def test_two_nodes_on_one_journal_charge_a_ticket_once(world: World) -> None:
-    """The store decides, not one process: whoever comes second tries again, and is told of the charge that there is."""
+    """The store decides, not one process: the second one tries again, and is told of the charge that there is."""
     order = world.order()
     sample = world.sample(order)
     first = world.census
@@ -322,7 +322,7 @@ def test_ticket_that_was_not_charged_is_good_for_its_time_only(
 
 
 def test_charged_ticket_is_good_for_its_set_only(world: World) -> None:
-    """What is skipped for a charged ticket is time and policy: another set, sender or signature is refused as ever."""
+    """A charged ticket skips the checks of time and policy only: another set, sender or signature is refused as ever."""
     order = world.order()
     sample = world.sample(order)
     world.answer(order, sample)
@@ -339,7 +339,7 @@ def test_charged_ticket_is_good_for_its_set_only(world: World) -> None:
 
 
 def test_proof_of_a_charge_shows_nothing_that_happened_after_it(world: World) -> None:
-    """The log that a charge is proved in ends with it: whoever else asks meanwhile, the same bytes are said."""
+    """The log that a charge is proved in ends with it: no matter who else asks meanwhile, the same bytes are said."""
     order = world.order()
     sample = world.sample(order)
     first = world.admit(world.messages(sample))

@@ -76,7 +76,7 @@ class Agencies:
         self.world = world
         self.limits = LimitConfig(**limits)
         self.health = world.open_health()
-        # What somebody died of.
+        # Cause of death.
         self.deaths: list[str] = []
 
     async def __aenter__(self) -> Self:
@@ -100,7 +100,7 @@ class Agencies:
         await asyncio.wait({self.working})
 
     def start_sender(self) -> None:
-        """What the health node does about rosters, from its start on."""
+        """The health node's work on rosters, from its start on."""
         self.deaths.clear()
         self.sender = roster_sender(self.world, self.health, self.link.stub)
 
@@ -135,7 +135,7 @@ class Agencies:
             raise _Died
 
     async def round(self) -> None:
-        """What the census node does about rosters beside everything else, once."""
+        """The census node's work on rosters beside everything else, once."""
         await self.census._rosters.round()
 
     async def refused(self, parts: list[Request], code: str) -> None:
@@ -149,7 +149,7 @@ class Agencies:
         assert (self.kept(), self.world.census.journal.state.size, self.files()) == (rosters, log, files)
 
     def kept(self) -> list[KeptRoster]:
-        """What the census node keeps of rosters."""
+        """The census node's files of rosters."""
         with self.world.census.journal.reading():
             return RosterBook(self.world.census.journal.db).all()
 
@@ -328,7 +328,7 @@ async def test_roster_is_written_down_sealed_and_for_its_owner_alone(world: Worl
 
 
 async def test_number_of_frames_follows_from_declared_places_alone(world: World) -> None:
-    """One person or four hundred: whoever watches the line counts the same messages of the same lengths."""
+    """One person or four hundred: a watcher of the line counts the same messages of the same lengths."""
     few, many = (MadeRoster(world=world, rows=world.people[:people]).parts() for people in (1, 400))
     assert [part.ByteSize() for part in few] == [part.ByteSize() for part in many]
     assert len(few) == 1 + FRAMES
@@ -355,7 +355,7 @@ class _Died(Exception):  # noqa: N818 - nobody catches it but the test
 
 
 def gone() -> AioRpcError:
-    """What the other side hears of a node that died."""
+    """The other side's view of a node that died."""
     return AioRpcError(StatusCode.UNAVAILABLE, Metadata(), Metadata())
 
 
@@ -372,7 +372,7 @@ def die_after(agencies: Agencies, name: str, patch: pytest.MonkeyPatch) -> None:
 
 
 def die_leaving_files(agencies: Agencies) -> None:
-    """What is on disk now is what the next one starts from: what is tidied up afterwards is not."""
+    """The next one starts from the disk as it is now: later tidying does not count."""
     agencies.world.census_folder = agencies.world.copy_census()
     agencies.die()
 
@@ -540,7 +540,7 @@ async def test_newer_load_while_the_census_node_was_away_skips_the_older_roster(
 
 
 async def test_staged_roster_gives_way_to_a_newer_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two that came before either could be joined, the newer one comes into force and the other is erased."""
+    """If two rosters come before either could be joined, the newer one comes into force and the other is erased."""
     async with Agencies(world) as agencies:
         with monkeypatch.context() as patch:
             patch.setattr(world.census.rosters, "join_due", list)
@@ -770,7 +770,7 @@ async def test_signature_of_a_sample_is_none_of_a_roster(world: World) -> None:
 
 
 async def test_payload_of_another_manifest_does_not_open(world: World) -> None:
-    """Whoever takes a sealed payload from one roster cannot put it before another."""
+    """A sealed payload from one roster cannot be put before another."""
     async with Agencies(world) as agencies:
         parts = MadeRoster(world=world, rows=world.people).parts()
         other = MadeRoster(world=world, rows=world.people, number=2).parts()
@@ -779,7 +779,7 @@ async def test_payload_of_another_manifest_does_not_open(world: World) -> None:
 
 
 async def test_agency_without_a_card_sends_no_roster(world: World) -> None:
-    """A roster comes from whoever is registered as a health agency, and is signed by their own key."""
+    """A roster comes from a registered health agency, and is signed by its own key."""
     async with Agencies(world) as agencies:
         parts = MadeRoster(world=world, rows=world.people).parts()
         with pytest.raises(BrokerError, match="UNKNOWN_KEY"):
@@ -857,7 +857,7 @@ def no_room(*_: object) -> bytes:
 async def test_stream_that_ends_while_its_file_is_made_leaves_no_file(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever hangs up at the wrong instant again and again fills no disk."""
+    """A peer that hangs up at the wrong instant again and again fills no disk."""
     async with Agencies(world) as agencies:
         begin, making, go_on = world.census.rosters.begin, threading.Event(), threading.Event()
 
@@ -895,7 +895,7 @@ async def test_stream_without_a_header_gives_its_place_back(world: World) -> Non
 async def test_sender_does_not_hurry_with_a_roster_that_was_found_wrong(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the census node refuses for good is offered once a minute, and not its whole content every five seconds."""
+    """A roster that the census node refuses for good is offered once a minute, and not its whole content every five seconds."""
     loop, tried = asyncio.get_running_loop(), list[float]()
 
     async def refusing() -> None:

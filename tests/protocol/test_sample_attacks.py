@@ -35,7 +35,7 @@ def hand_over(world: World, messages: Messages) -> None:
 
 
 def payload(world: World, places: list[int], *, declared: int | None = None) -> bytes:
-    """What is sealed of a sample, written here by hand: the salt, then a bit for each declared place."""
+    """Payload of a sample, written here by hand: the salt, then a bit for each declared place."""
     bits = bytearray((world.places if declared is None else declared) // 8)
     for place in places:
         bits[place // 8] |= 0x80 >> place % 8
@@ -43,7 +43,7 @@ def payload(world: World, places: list[int], *, declared: int | None = None) -> 
 
 
 def commitment(world: World, order: Order, sent: bytes) -> bytes:
-    """What an agency that sends this commits to, lies and all."""
+    """Commitment of an agency that sends this, lies and all."""
     bits = np.frombuffer(sent, np.uint8, offset=SALT_BYTES)
     return SampleBits(bits, sent[:SALT_BYTES]).commitment(world.bound(order))
 
@@ -73,7 +73,7 @@ def test_samples_made_by_hand_are_those_of_the_product(world: World) -> None:
 
 @pytest.mark.parametrize("places", [[], [0], [399], list(range(400))], ids=["nobody", "first", "last", "everybody"])
 def test_no_sample_is_refused_for_its_size(world: World, places: list[int]) -> None:
-    """Of nobody, of one person, of everybody: charged and answered."""
+    """Samples of nobody, of one person, of everybody are charged and answered."""
     hand_over(world, by_hand(world, world.order(), places))
     assert len(world.charges()) == 1
 
@@ -179,7 +179,7 @@ def test_commitment_for_another_roster_is_refused(world: World) -> None:
 
 
 def test_agency_cannot_use_the_places_of_another_agencys_roster(world: World) -> None:
-    """A sample is of its sender's own roster: another agency's sample is not the sender's, whoever seals it."""
+    """A sample belongs to its sender's own roster: another agency's sample is not the sender's, no matter who seals it."""
     order = world.order()
     ordered = world.sample(order)
     with world.refusing("UNKNOWN_KEY"):
@@ -280,7 +280,7 @@ def hand_over_wire(world: World, messages: Messages, place: int, wire: bytes) ->
 
 @pytest.mark.parametrize("people", [0, 1, 200, 400])
 def test_every_sample_has_one_size_on_the_wire(world: World, people: int) -> None:
-    """Whoever is in it: the same messages, each of the same length."""
+    """No matter who is in it: the same messages, each of the same length."""
     messages = world.messages(world.sample(world.order(), world.people[:people]))
     assert [len(message.bits) for message in messages[1:]] == [PART_BYTES]
     assert len(messages[0].head.sealed_head) == HEAD_BYTES

@@ -1,4 +1,4 @@
-"""What the census node signs when it refuses a sample: which refusals, of what, and nothing that others could learn from."""
+"""The census node's signatures when it refuses a sample: which refusals, of what, and nothing that others could learn from."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def refused(world: World, messages: Messages) -> BrokerError:
 
 
 def signed(world: World, error: BrokerError) -> Refusal:
-    """What is said, if the census agency has signed it."""
+    """The refusal, if the census agency has signed it."""
     message = sample_pb2.SignedRefusal.FromString(error.signed_refusal)
     assert message.key_id == world.secrets.refusal.key_id
     world.secrets.refusal.verify_key.verify_signature(message.document, message.signature)

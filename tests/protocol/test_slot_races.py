@@ -113,14 +113,14 @@ def test_no_two_locks_of_a_census_node_are_taken_in_two_orders(world: World) -> 
     batches, asked = len(world.events(Slots)), world.order()
     hand_over(world, asked, meanwhile=lambda: None)
     world.release(asked)
-    # What was looked at has happened: a batch was committed to, and a sample claimed its slot.
+    # The observed events have happened: a batch was committed to, and a sample claimed its slot.
     assert len(world.events(Slots)) == batches + 1
     assert {("committing", "slots"), ("reserving", "journal"), ("journal", "slots")} <= order.taken
     assert not order.in_two_orders()
 
 
 def test_journal_is_never_asked_under_the_lock_of_the_slots(world: World) -> None:
-    """Whoever wants a quote waits for the journal, which a backup may hold for long, and keeps no sample waiting meanwhile."""
+    """A caller for a quote waits for the journal, which a backup may hold for long, and keeps no sample waiting meanwhile."""
     order = watched(world.census)
     world.use_up_slots()
     for _ in range(3):
@@ -217,7 +217,7 @@ def test_charge_amid_the_wiping_of_others_keeps_its_noise_secret(
 
 
 def test_sample_under_way_keeps_its_slot_when_its_quote_ends(world: World) -> None:
-    """What expired is quoted again meanwhile, and nothing of an admitted sample: it is in hand."""
+    """Expired slots are quoted again meanwhile, but none of an admitted sample, which is in progress."""
     expired, order = world.reserve(), world.order()
     quoted: list[int] = []
 

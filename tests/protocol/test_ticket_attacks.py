@@ -29,7 +29,7 @@ Change = Callable[[ticket_pb2.Ticket], object]
 
 # Field 127, a number: no message of ours has it.
 UNKNOWN_FIELD = b"\xf8\x07\x01"
-# What a ticket that is not the signed one may be refused as; anything else would be obeyed or crash.
+# Codes with which a ticket that is not the signed one may be refused; anything else would be obeyed or crash.
 NOT_THE_SIGNED_ONE = ("MALFORMED_MESSAGE", "UNKNOWN_RESEARCHER", "UNKNOWN_KEY", "BAD_SIGNATURE")
 
 
@@ -102,7 +102,7 @@ AFTER_SIGNING: dict[str, Change] = {
 
 @pytest.mark.parametrize("what", AFTER_SIGNING)
 def test_ticket_altered_after_signing_is_refused(world: World, what: str) -> None:
-    """Whoever carries a ticket can change nothing in it: not the question, not the price, not whom the answer is for."""
+    """The carrier of a ticket can change nothing in it: not the question, not the price, not whom the answer is for."""
     forged = altered(world.order(), AFTER_SIGNING[what])
     health = world.open_health()
     with world.refusing(*NOT_THE_SIGNED_ONE):
@@ -167,7 +167,7 @@ def test_wrong_key_id_is_refused(world: World) -> None:
 
 
 def test_unregistered_researcher_is_refused(world: World) -> None:
-    """A researcher whom the agencies did not register cannot ask, whoever signs."""
+    """A researcher whom the agencies did not register cannot ask, no matter who signs."""
     order = world.order(change=setting(researcher_id="nobody"))
     with world.refusing("UNKNOWN_RESEARCHER"):
         hand_to_census(world, order)
@@ -409,7 +409,7 @@ def test_criteria_other_than_those_committed_to_are_refused(world: World) -> Non
 
 @pytest.mark.parametrize("what", ["other policy", "no expiry", "unknown field", "no answer key"])
 def test_health_node_refuses_before_it_draws_a_sample(world: World, what: str) -> None:
-    """What the health node can check it checks itself, before anything is accepted."""
+    """The health node makes every check that it can, before anything is accepted."""
     change, code = MADE_WRONGLY[what]
     order, health = world.order(change=change), world.open_health()
     with world.refusing(code):

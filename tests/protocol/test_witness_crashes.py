@@ -256,7 +256,7 @@ def test_secret_of_an_unanswered_charge_outlives_every_restart(world: World, mon
 
 
 def test_spent_secret_is_gone_when_its_answer_is_stored(world: World) -> None:
-    """Whoever takes the disk later cannot make the noise again: the secret is overwritten, its neighbours are not."""
+    """A later thief of the disk cannot make the noise again: the secret is overwritten, its neighbours are not."""
     first, second = world.order(), world.order()
     ((name, secrets),) = secret_files(world).items()
     at = 32 * first.body.noise_slot.number
@@ -366,7 +366,7 @@ async def test_two_witnesses_of_one_health_agency_disturb_nobody(world: World) -
 @pytest.mark.parametrize("agency", [HEALTH, CENSUS], ids=["health", "census"])
 @pytest.mark.parametrize("purpose", ["witness", "log"])
 async def test_keys_that_end_while_nothing_is_cosigned(world: World, agency: Identity, purpose: str) -> None:
-    """What was cosigned last under keys that have ended since keeps nobody from cosigning what comes next."""
+    """A last cosignature under keys that have ended since keeps nobody from cosigning what comes next."""
     pair = WitnessedPair(world, witness_wait_ms=50)
     async with pair.witnessing():
         assert await pair.submit(world.order()) == STAGES

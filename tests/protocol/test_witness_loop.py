@@ -1,7 +1,7 @@
 """The health node's witness against a census node that lies about its log: nothing false is cosigned, nobody is kept busy.
 
-Every lie is told at every call until the test ends it. What the health node then holds is what it held before, its pauses
-grow to the longest, and as soon as the census node is honest again questions are answered.
+Every lie is told at every call until the test ends it. The health node then holds what it held before, its pauses grow to
+the longest, and as soon as the census node is honest again questions are answered.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Stage:
 
     pair: WitnessedPair
     world: World
-    # What the health node has cosigned; the honest log is larger by now.
+    # Checkpoint that the health node has cosigned; the honest log is larger by now.
     seen: CosignedNote
     # A log of the same keys that went another way before that checkpoint, and is larger too.
     fork: CensusNode
@@ -50,7 +50,7 @@ class Stage:
         return self.world.census.journal.state.size
 
     def honest(self, **changes: object) -> Response:
-        """What an honest census node would show now, but for `changes`."""
+        """An honest census node's log now, but for `changes`."""
         journal = self.world.census.journal
         fields = {
             "checkpoint": journal.checkpoint(),

@@ -42,7 +42,7 @@ class WitnessedPair(Pair):
         self.logs.service = log_service(self.world, self.world.census, self.census_limits)
 
     async def restart_health(self) -> None:
-        """The health node dies here and now. Whoever runs its witness starts another one."""
+        """The health node dies here and now. The operator of its witness starts another one."""
         await super().restart_health()
         self.witness = self._new_witness()
 

@@ -1,4 +1,4 @@
-"""What comes out of the running service is the true count plus noise of exactly the law that the policy promises.
+"""The running service gives the true count plus noise of exactly the law that the policy promises.
 
 End to end: real node processes, real tickets, and the true counts computed here from the source files. A wrong join, a
 criterion that is slightly off, noise that is drawn twice, rounded, clamped or rescaled anywhere between the count and

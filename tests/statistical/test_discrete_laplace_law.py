@@ -4,8 +4,9 @@ Error rates. A correct sampler fails this file, run with fresh randomness, with 
 each of the tests takes an equal share (Bonferroni). Our own draws come from fixed seeds, so those tests say the same at
 every run until the sampler changes; OpenDP cannot be seeded, so its comparisons may fail at that rate. The chi-square
 law is an approximation; with at least `MIN_EXPECTED` values expected in every cell it is good enough at this rate.
-Power: a scale that is 5 % off, at `DRAWS` values, exceeds the threshold by many standard deviations. What no sample can
-show, such as a cut-off far out in the tails, is excluded by counting in tests/unit/privacy/test_discrete_laplace.py.
+Power: a scale that is 5 % off, at `DRAWS` values, exceeds the threshold by many standard deviations. Faults that no
+sample can show, such as a cut-off far out in the tails, are excluded by counting in
+tests/unit/privacy/test_discrete_laplace.py.
 """
 
 from __future__ import annotations

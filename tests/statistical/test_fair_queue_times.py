@@ -1,6 +1,6 @@
 """Who stands in line behind somebody's question learns nothing of how large its sample is: not by one millisecond.
 
-What is claimed. With ticks, every stage of every question, and every entry of both logs, comes at the same instant whether the
+The claims. With ticks, every stage of every question, and every entry of both logs, comes at the same instant whether the
 questions ahead have tiny samples or large ones, as long as a sample is drawn within the forwarding delay and a round of the census
 node's desk ends within a tick (`test_release_times`). How: in virtual time the real line and both real services run; steps take a
 time of their own, for the questions of one researcher alone; whatever is seen is compared exactly, so that no error rate comes
@@ -59,7 +59,7 @@ WORLDS: dict[str, Costs] = {
     "slow to draw": {"sample": 200, "commit": 90},
     "slow to answer": {"noise": 20, "answer": 35},
 }
-# Of whom, and how many milliseconds after the start. More than there are places for, and some when a place comes free.
+# The researcher, and how many milliseconds after the start. More than there are places for, and some when a place comes free.
 QUESTIONS = (
     (RESEARCHER, 40),
     (RESEARCHER, 41),
@@ -113,7 +113,7 @@ def observe(tmp_path: Path, costs: Costs, limits: LimitConfig = ONE, policy: Pol
     clock = LoopClock(loop, BEGAN_MS)
     seen: list[Seen] = []
     with pytest.MonkeyPatch.context() as patch:
-        # What is durable is not what is looked at.
+        # Durability is not examined here.
         patch.setattr(os, "fsync", lambda _: None)
         world = World(tmp_path, policy, census_clock=clock, health_clock=clock)
         world.clock = clock
@@ -239,6 +239,6 @@ def test_a_line_that_moved_when_work_ended_would_show_it(tmp_path: Path, monkeyp
 
 
 def leave_once(spot: Spot, leave: Callable[[Spot], None]) -> None:
-    """Whoever has left is not there to leave again."""
+    """A question that has left is not there to leave again."""
     if spot.has_place:
         leave(spot)

@@ -2,8 +2,8 @@
 
 The registers are drawn with fixed seeds, so a run either always passes or never. Each bound is the lower end of a Wilson interval that
 misses the true share in at most one of a thousand worlds like these: a tool that were just as good as the bound would fail here 999 times
-of a thousand. What the registers are like is invented (`deploy/synthetic/registers.py`): the figures are of this tool on them, not of any
-agency's own files.
+of a thousand. The registers are invented (`deploy/synthetic/registers.py`): the figures are of this tool on them, not of any agency's own
+files.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def test_the_clerks_sample_estimates_what_is_true(registers: Registers, tmp_path
     }
     precision = len(links & truth) / len(links)
     assert found["precision"][0] <= precision <= found["precision"][1]
-    # Of people; a second card that the register does not know of as the same client's is nobody's to find.
+    # Recall of people; a second card that the register does not know of as the same client's is nobody's to find.
     persons = {person for _, person in truth}
     recall = len({person for _, person in links & truth}) / len(persons)
     assert recall >= 0.97

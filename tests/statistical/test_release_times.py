@@ -1,10 +1,10 @@
 """When things happen outside tells nothing of what happens inside: not the noise, the count, drops, linkage or a size.
 
-What is claimed. Whatever the desk does for the samples and releases of one round ends within a tick: then none of it moves any
+The claims. Whatever the desk does for the samples and releases of one round ends within a tick: then none of it moves any
 instant, or any place in the log, that anybody outside sees: not by one millisecond, wherever a colluding health agency places its
 cosignatures and its messages, and however many questions are under way. Work that takes longer than that moves outcomes by whole
-ticks; which tick is what it then tells (SECURITY.md, known limits). What is done for a sample before it has its place in line is
-the same for every sample. What a machine that is busy does to the microseconds of other calls is outside the claim.
+ticks; which tick is what it then tells (SECURITY.md, known limits). The work for a sample before it has its place in line is the
+same for every sample. The claim does not cover a busy machine's effect on the microseconds of other calls.
 
 How. In virtual time the real services run with work that takes a time of its own in every world; whatever is seen is
 compared exactly, so that no error rate comes into it. In real time, over gRPC on loopback, the answers of two worlds are
@@ -124,7 +124,7 @@ def nobody(world: World) -> Pseudonyms:
     return world.people[:0]
 
 
-# Of two samples in one round all that is done is done within a tick.
+# All work on two samples in one round is done within a tick.
 SECRETS = {
     "all linked": Secret(linked, decide_ms=30, apply_ms=20, answer_ms=40),
     "all dropped": Secret(linked, all_dropped=True, decide_ms=17, answer_ms=3),
@@ -160,7 +160,7 @@ def taking_time(loop: TimedLoop, world: World, secret: Secret) -> Iterator[None]
         slow(census_node.query.answering, "add_noise", secret.noise_ms)
         slow(Passes, "count", secret.answer_ms)
         slow(Ledger, "frozen", secret.forget_ms)
-        # Of snapshots there is one after every charge, the worst case.
+        # There is a snapshot after every charge, the worst case.
         patch.setattr(census_node.ledger.book, "_MOST_CHARGES", 1)
         slow(SnapshotFolder, "write", secret.forget_ms)
         slow(SnapshotFolder, "read", secret.forget_ms)
@@ -263,7 +263,7 @@ async def quote_all_the_time(watch: Watch, service: CensusService) -> None:
         remaining = body.remaining if body.HasField("remaining") else None
         size = body.noise_slot.checkpoint.splitlines()[1]
         watch.see("quote", (instant_ms, remaining, quoted.slot_index, size, len(quoted.slot_proof)))
-        # What a quote tells the researcher whose questions are under way.
+        # Figures in a quote for the researcher with questions in progress.
         left = await service._node.journal.glance(service._node.quotes.quota_left, RESEARCHER)
         watch.see("quota", (instant_ms, left))
 
@@ -309,7 +309,7 @@ def observe(
 ) -> list[Seen]:
     """Everything that is seen of one world, in which these agencies fall silent."""
     with pytest.MonkeyPatch.context() as patch:
-        # What is durable is not what is looked at.
+        # Durability is not examined here.
         patch.setattr(os, "fsync", lambda _: None)
         return _observe(tmp_path, secret, placement, questions, silent)
 
@@ -390,7 +390,7 @@ class InboxChannel(contextlib.AbstractAsyncContextManager["InboxChannel"]):
     def unary_unary(
         self, *_: object, **_options: object
     ) -> Callable[..., Awaitable[inbox_service_pb2.DeliverResponse]]:
-        """What the generated stub makes its one call of."""
+        """The factory of the generated stub's one call."""
         return self._deliver
 
     async def _deliver(
@@ -426,7 +426,7 @@ def test_nothing_outside_moves_by_a_millisecond_whatever_happens_inside(tmp_path
 
 @pytest.mark.parametrize("whole_ms", [123, 199, 200, 201])
 def test_a_refusal_leaves_at_the_instant_of_a_charge(tmp_path: Path, whole_ms: int) -> None:
-    """Whoever is refused hears it at the very millisecond at which the charge would have been told, and nothing is charged."""
+    """A refused researcher hears it at the very millisecond at which the charge would have been told, and nothing is charged."""
     told = {}
     for good in (True, False):
         asked = Asked(120, whole_ms, good=good, collected=good)
@@ -475,7 +475,7 @@ def charges_shown_when_made(patch: pytest.MonkeyPatch) -> None:
         entrust(self, charge)
         loop = asyncio.get_event_loop()
         assert isinstance(loop, TimedLoop)
-        # What a job does counts from its beginning in this loop; this is to be seen when the work before it is done.
+        # A job's work counts from its beginning in this loop; this is to be seen when the work before it is done.
         loop.call_later(loop.took, self.show, charge)
 
     patch.setattr(Publishing, "entrust", shown)
@@ -560,7 +560,7 @@ def outcomes(seen: list[Seen]) -> list[tuple[tuple[str, object], int]]:
 FALSE_ALARM_RATE = 1e-6
 """Of this file, when nothing depends on the world: two comparisons share it (Bonferroni), each by the exact law of the
 Kolmogorov-Smirnov distance of two samples."""
-# Of each world; worlds that never overlap would give a p-value of 3e-9.
+# Samples of each world; worlds that never overlap would give a p-value of 3e-9.
 ROUNDS = 16
 # How often a round's work would fit into the tick, as it takes here and now: the machine must become much slower during the run,
 # and stay so for nearly every question, before ticks are missed.

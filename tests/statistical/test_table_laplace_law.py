@@ -4,9 +4,9 @@ Error rates. Each comparison has `SHARE`, so that a correct sampler fails this f
 most `FALSE_ALARM_RATE` (Bonferroni); our draws come from fixed seeds. With at least `MIN_EXPECTED` values expected in every bin the
 chi-square law is good enough at this rate.
 
-What is compared: the norm together with the number of parts above zero, of which the exact law counts points; and what a vector
-says of single cells and of sums, beside d + 1 independent discrete Laplace values of twice the scale, drawn with NumPy until they
-sum to 0: their first d have the law of a table (ARGUMENT.md). Exactness itself is counted in tests/unit/privacy/test_table_laplace.py.
+The comparison covers the norm together with the number of parts above zero, of which the exact law counts points; and the statistics
+of single cells and of sums, beside d + 1 independent discrete Laplace values of twice the scale, drawn with NumPy until they sum to 0:
+their first d have the law of a table (ARGUMENT.md). Exactness itself is counted in tests/unit/privacy/test_table_laplace.py.
 """
 
 from __future__ import annotations

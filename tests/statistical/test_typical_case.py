@@ -44,7 +44,7 @@ def evidence_for_the_truth(
         noise = rng.geometric(stop, shape) - rng.geometric(stop, shape)
         truth = np.where(rng.random((AT_ONCE, 1)) < 0.5, group.members, 0)
         answers = truth + noise
-        # Of "in" against "out", turned towards what is true.
+        # Log-odds of "in" against "out", turned towards what is true.
         ratio = (np.abs(answers) - np.abs(answers - group.members)).sum(axis=1) / group.scale
         found += np.where(truth[:, 0] > 0, ratio, -ratio)
     return found

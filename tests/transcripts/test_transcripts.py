@@ -82,7 +82,7 @@ def ask_before(deployment: Deployment) -> None:
 
 
 def shown(text: str, directory: Path) -> str:
-    """What is the same at every run."""
+    """The part that is the same at every run."""
     text = text.replace(str(directory), "DIR")
     for pattern, placeholder in PLACEHOLDERS:
         text = pattern.sub(placeholder, text)
@@ -130,7 +130,7 @@ def test_the_dialogue_goes_as_it_is_written(
 
 
 def answered(command: str, directory: Path) -> list[str]:
-    """What a command of the page of mistakes says, each of which is the caller's fault."""
+    """Errors of the commands on the page of mistakes, each of which is the caller's fault."""
     words = shlex.split(command.removeprefix("$ tripartite").replace("DIR", str(directory)))
     outcome = run_here(*words)
     assert (outcome.code, outcome.stdout) == (3, ""), command

@@ -24,7 +24,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_fresh_clone_names_the_program_by_its_path(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `init` and `demo` print can be typed as it stands, from the clone, from elsewhere, and where it is installed."""
+    """Commands printed by `init` and `demo` can be typed as they stand, from the clone, from elsewhere, and where it is installed."""
     assert cli.called() == ".venv/bin/tripartite"
     monkeypatch.chdir("/")
     assert cli.called() == str(clone / ".venv" / "bin" / "tripartite").lstrip("/")

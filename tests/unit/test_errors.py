@@ -1,4 +1,4 @@
-"""Errors: one closed table; the sentence comes from code and details alone, whoever sent them."""
+"""Errors: one closed table; the sentence comes from code and details alone, no matter who sent them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_every_reason_is_complete(code: str) -> None:
     reason = REASONS[code]
     assert re.fullmatch(r"[A-Z]+(_[A-Z]+)*", code)
     assert reason.family.exit_code == FAMILIES[reason.family]
-    # What stands behind a colon is whole sentences.
+    # The text behind a colon is whole sentences.
     assert reason.text.endswith(".") or (code, reason.text.rpartition(": ")[2]) in SENTENCES
     assert reason.hint
     assert all(re.fullmatch(r"[a-z_0-9]+", name) for name in placeholders(reason.text) | placeholders(reason.hint))
@@ -137,7 +137,7 @@ def test_an_unknown_code_is_the_peers_fault(code: str) -> None:
 
 
 def test_a_code_cannot_be_raised_as_another_family() -> None:
-    """Whose fault it is stands in the table, not at the call."""
+    """The table says whose fault it is, not the call."""
     with pytest.raises(TypeError, match="BUSY belongs to RefusedError, not InvalidRequestError"):
         InvalidRequestError("BUSY")
     with pytest.raises(KeyError):

@@ -34,13 +34,13 @@ for thread in threads:
 hold.wait()
 for thread in threads:
     thread.join()
-# Of this program alone: what resource.getrusage says begins with whoever started it.
+# Memory of this program alone: resource.getrusage counts from the process that started it.
 print(*(line.split()[1] for line in pathlib.Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")))
 """
 
 
 def peak(how: str) -> tuple[list[str], int]:
-    """What the program says of its heap, and its most memory in KiB."""
+    """The program's report of its heap, and its most memory in KiB."""
     words = [sys.executable, "-c", _PROGRAM, how]
     *said, kibibytes = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
     return said, int(kibibytes)

@@ -21,7 +21,7 @@ def test_english_is_the_text_itself() -> None:
 
 
 def test_french_comes_from_the_catalogue() -> None:
-    """By the English text; what has no French version is shown in English rather than not at all."""
+    """The English text is the key; a text without French is shown in English rather than not at all."""
     french = language("fr")
     assert french("Answers") == "Réponses"
     assert french("no such text") == "no such text"

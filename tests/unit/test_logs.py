@@ -12,7 +12,7 @@ from broker_common.logs import MOST_REFUSALS, Sparing, log_as
 
 
 class Lines:
-    """What a limiter lets through, at times that a test sets."""
+    """Lines that a limiter lets through, at times that a test sets."""
 
     def __init__(self) -> None:
         self.now = 0.0

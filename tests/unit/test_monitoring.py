@@ -1,4 +1,4 @@
-"""What a node counts of itself: stable names, few labels, whole files, and a silence that is noticed."""
+"""A node's own counters: stable names, few labels, whole files, and a silence that is noticed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fakes.clock import FakeClock
 from broker_common.errors import REASONS
 from broker_common.monitoring import MONITOR_FILE, Monitor, read_figures, refusals_by_code
 
-# The handbook names them; whoever has alerts on them relies on it.
+# The handbook names them; alert rules rely on them.
 NAMES = {
     "tripartite_answer_seconds_bucket",
     "tripartite_answer_seconds_count",
@@ -104,7 +104,7 @@ def test_the_file_is_whole_and_for_the_operator(monitor: Monitor, tmp_path: Path
 
 
 def test_help_texts_end_as_sentences(monitor: Monitor, tmp_path: Path) -> None:
-    """Whoever looks a metric up reads a sentence."""
+    """A reader who looks a metric up reads a sentence."""
     monitor.write(tmp_path)
     text = (tmp_path / MONITOR_FILE).read_text()
     helps = re.findall(r"^# HELP (tripartite_\w+) (.*)$", text, re.MULTILINE)

@@ -73,7 +73,7 @@ def test_a_pipe_gets_the_same_table_whatever_the_window(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("screen", [50], indirect=True)
 @pytest.mark.usefixtures("screen")
 def test_a_page_is_wrapped_below_its_own_indentation() -> None:
-    """What continues a line is seen to; a long word is not broken, and blank lines stay."""
+    """Continuations of a line keep its indentation; a long word is not broken, and blank lines stay."""
     text = terminal.fitted(
         "head\n\n      'E11.9'  Type 2 diabetes mellitus without complications, chronic\n" + "y" * 60
     )

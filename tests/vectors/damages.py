@@ -1,7 +1,7 @@
 """Damaged exports by name: how each is made, and as CODE:LOG:ENTRY every problem that an audit has to find in it, and no more.
 
-A maker gives the same bytes every time: `vectors.damaged_exports` writes them as files, for whoever writes another verifier.
-The part `seen` is nothing that is handed in: it is what stands in the auditor's home from before.
+A maker gives the same bytes every time: `tests/vectors/damaged_exports.py` writes them as files, for authors of another
+verifier. The part `seen` is nothing that is handed in: it is what stands in the auditor's home from before.
 """
 
 from __future__ import annotations
@@ -347,7 +347,7 @@ def of_another_log(history: History) -> dict[str, Any]:
 
 
 def of_the_first(history: History) -> dict[str, Any]:
-    """What a receipt says of the first charge."""
+    """A receipt's statement about the first charge."""
     index = history.asked[0].index
     proof, entry = history.census.tree.inclusion_proof(index), history.census.entries[index]
     return {"log_index": index, "checkpoint": history.census.note(), "inclusion_proof": proof, "entry": entry}

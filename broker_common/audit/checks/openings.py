@@ -1,12 +1,12 @@
-"""What is opened on site: criteria by the health agency, the noise of every answer with the oversight key.
+"""Evidence opened on site: criteria by the health agency, the noise of every answer with the oversight key.
 
-Opened criteria are what their ticket commits to, and what the log says was accepted; what they select is not looked at.
-Of an opening:
+Opened criteria are what their ticket commits to, and what the log says was accepted; what they select is not looked at. Checks of an
+opening:
 
 1. the file is the sealed opening of a charged ticket, 2. its slot secret is the one that the log committed to before the ticket
 was made, 3. its load is that of the charge, 4. the answer that follows from it and from the charge's commitment to the sample is the
 one on the receipt.
-What has been counted is looked at nowhere here: that takes the samples and the registry (`on_site`).
+This module does not check the counts: that takes the samples and the registry (`on_site`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a quote may say: the figures that follow from the census log at the instant at which it was told.
+"""The figures that a quote may have: they follow from the census log at the instant at which the quote was made.
 
 A quote carries an instant and no size of the log. The log that it was read from held at least what the checkpoint of its slot
 covers, and nothing later than its instant or after its ticket's charge. Any size between is a possible one; what holds at none

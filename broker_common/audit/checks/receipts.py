@@ -1,4 +1,4 @@
-"""What a researcher hands in: quotes, tickets and receipts, each verified and held against both logs.
+"""A researcher's hand-in: quotes, tickets and receipts, each verified and compared with both logs.
 
 1. the file is canonical and named as its query, 2. the ticket is signed by a researcher who was registered for its project at
 the charge; one that came to nothing may name what was not registered, 3. the quote is signed by the census agency, and the ticket
@@ -128,7 +128,7 @@ class ReceiptForms:
         return ticket
 
     def _researchers_of(self, ticket: bytes, body: ticket_pb2.Ticket) -> list[tuple[KnownResearcher, int]]:
-        """What was known of the researcher while the ticket could be verified, each with a time."""
+        """The registrations under which the ticket could be verified, each with a time."""
         del ticket
         ever = self._log.parties.researcher_ever(body.researcher_id)
         return [] if ever is None else [(ever, 0)]
@@ -208,7 +208,7 @@ class ReceiptForms:
 
 @dataclass(slots=True)
 class _Researcher:
-    """What one researcher has shown."""
+    """The hand-in of one researcher."""
 
     # How long the census log was when the researcher last had an answer.
     seen_size: int = 0
@@ -240,7 +240,7 @@ class Receipts(ReceiptForms):
         self._researchers: dict[str, _Researcher] = {}
 
     def finish(self) -> None:
-        """What can only be said when everything was read."""
+        """Report the findings that need the whole hand-in."""
         for researcher in self._researchers.values():
             for entry, query in researcher.unconfirmed:
                 if entry < researcher.seen_size:
@@ -393,7 +393,7 @@ class Receipts(ReceiptForms):
 
 
 def _dictionaries(named: bytes, state: CensusState, load: str, charged_at: int) -> tuple[str, str]:
-    """What a ticket names, and what it has to: nothing if it was charged before tickets named any."""
+    """The dictionaries that a ticket names, and those that it has to name: none if it was charged before tickets named any."""
     began = state.began.get(FORMAT_VERSION)
     is_before = not named and (began is None or charged_at < began)
     return named.hex(), "" if is_before else state.dictionaries[load]

@@ -1,8 +1,8 @@
 """Query by query, and roster by roster: do the census log and the health log say the same, and did every answer go out?
 
-What one of them does not say is a problem only if it was handed in late enough to say it. That is decided without clocks: the
-health agency logs a submission before it sends a sample, so that an agency that shows a census checkpoint of n entries must
-know every charge before entry n; and the same the other way round. What is newer is pending.
+An entry missing in one log is a problem only if that log was handed in late enough to have it. That is decided without
+clocks: the health agency logs a submission before it sends a sample, so that an agency that shows a census checkpoint of n
+entries must know every charge before entry n; and the same the other way round. Newer entries are pending.
 """
 
 from __future__ import annotations

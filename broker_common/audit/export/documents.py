@@ -101,7 +101,7 @@ class ReceiptFile(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class OpenedCriteria(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What opens the commitment of one ticket to its criteria."""
+    """Opens the commitment of one ticket to its criteria."""
 
     format: Annotated[int, Meta(ge=1, le=1)] = 1
     ticket: _Hash

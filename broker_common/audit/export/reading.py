@@ -1,7 +1,7 @@
 """Where an export is read: only plain files, none longer than it can be, nothing followed, nothing waited for.
 
-What is handed in was made by the parties that are audited. A link, a pipe or a device is not opened; a folder is walked
-without recursion. `Part` is what the checks see of it; they do no input or output of their own.
+The audited parties made the hand-in themselves. A link, a pipe or a device is not opened; a folder is walked without
+recursion. `Part` is what the checks see of it; they do no input or output of their own.
 """
 
 from __future__ import annotations

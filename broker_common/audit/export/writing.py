@@ -7,8 +7,8 @@
     tile/...            the entries and their hashes
 
 All of it is of one instant: no note is of a longer log than the one that is exported, and none is older than what its
-entries say. What stands in a folder that was exported to before, and can never change, must be what would be written now: an
-export that differs is evidence, and is never overwritten.
+entries say. Files that can never change must equal what would be written now: an export that differs is evidence, and is
+never overwritten.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ExportFolder:
         make_shared_folder(path)
 
     def read(self, name: str) -> bytes | None:
-        """What stands there under this name; None if nothing does."""
+        """The file of this name; None if there is none."""
         try:
             return (self.path / name).read_bytes()
         except FileNotFoundError:
@@ -141,7 +141,7 @@ StateT = TypeVar("StateT", bound=LogState)
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """What an export holds now."""
+    """Present content of an export."""
 
     # Entries of a log, or questions of a researcher.
     size: int
@@ -165,7 +165,7 @@ def export_log(
         note = journal.checkpoint()
         documents = list(state.adoptions)
     checkpoint = parse_checkpoint(note)
-    # 1. What never changes, checked against what is there: from here on the folder holds this history or none.
+    # 1. Files that never change are checked first: from here on the folder holds this history or none.
     partial: dict[str, bytes] = {}
     for name, content in _tiles(journal, checkpoint, _held(folder), folder, report):
         if ".p/" in name:
@@ -174,7 +174,7 @@ def export_log(
             folder.put_final(name, content)
     for document in documents:
         folder.put_final(file_of(document), dictionaries.document(document))
-    # 2. What the next export replaces.
+    # 2. Files that the next export replaces.
     for name, content in partial.items():
         folder.put(name, content)
     for name, text in notes.items():

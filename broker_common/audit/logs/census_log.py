@@ -1,12 +1,12 @@
-"""What the census log says beyond its own rules: was every release cosigned in time, and when could each have been?
+"""Checks of the census log beyond its rules: was every release cosigned in time, and when could each have been?
 
 The fold says that a release names a checkpoint of this log that covers its charge; here that checkpoint is held against the
 tree, the log's own key, and the witness key of the agency whose sample it was, as the log had registered it by then.
 
-Whether an answer is held back is told in two ways. Of time, only that counts in which the node was at work: between entries
-that nothing but a serving node writes, and not between the last of one start and the next start. And whoever is passed by
-again and again is held back however short the time: an answer whose cosignature is there goes out at the first tick a full
-period after, so that no question that is charged later can be answered two ticks before it.
+Whether an answer is held back is told in two ways. Only working time counts: time between entries that only a serving node
+writes, and not between the last of one start and the next start. An answer that is overtaken again and again is held back,
+however short the time: with its cosignature it leaves at the first tick a full period later, so no question charged later
+can be answered two ticks before it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _WorkClock:
         self._tail_ms = 0
 
     def take(self, entry: Entry) -> None:
-        """Take in an entry of the log. What an operator may write while nothing serves says nothing of work."""
+        """Take in an entry of the log. Entries that an operator may write while nothing serves prove no work."""
         match entry.event:
             case Slots(first=first, void_below=void_below):
                 # Every start of a node begins so.
@@ -96,7 +96,7 @@ class _WorkClock:
 
 @dataclass(slots=True)
 class _Cosignatures:
-    """What the log shows of one agency's cosignatures: when the node can have had which, at the latest."""
+    """One agency's cosignatures in the log: the latest time at which the node can have had each."""
 
     # Sizes of the checkpoints that releases name, each larger than the ones before; of the first release that names one of at
     # least this size, the entry, its time, and how many rounds there had been by then.
@@ -297,7 +297,7 @@ class CensusLog:
 
 @dataclass(frozen=True, slots=True)
 class Leakage:
-    """What was charged, recomputed from the entries and nothing else."""
+    """Charges, recomputed from the entries and nothing else."""
 
     accounting: str
     subject: str

@@ -1,4 +1,4 @@
-"""What an audit has to remember of a long log, on disk: memory does not grow with the log.
+"""The audit's memory of a long log, on disk: memory does not grow with the log.
 
 A `DiskBackedTree` keeps the hash of every complete subtree in the order in which they are completed, so that the root at any
 earlier size costs a few reads. `DiskBackedTimes` keeps the time of every entry. A `DiskBackedMapping` keeps what was used last in

@@ -1,4 +1,4 @@
-"""What the health log says beyond its own rules: which samples came to nothing, and which charges it was shown.
+"""Checks of the health log beyond its rules: which samples came to nothing, and which charges it was shown.
 
 Read after the census log, so that every charge that it was shown is held against the one that is there.
 """
@@ -39,7 +39,7 @@ class Uncharged:
 
 @dataclass(frozen=True, slots=True)
 class _Began:
-    """What the log said when a sample was sent."""
+    """State of the log when a sample was sent."""
 
     # How long the census log was that had been shown by then.
     seen_size: int
@@ -90,7 +90,7 @@ class HealthLog:
 
     @property
     def uncharged(self) -> Uncharged | None:
-        """What was forwarded and never charged; None if too little of the logs is known to say."""
+        """Samples that were forwarded and never charged; None if too little of the logs is known to say."""
         census, own = self._census.audit, self.audit
         if census.is_behind or not (census.is_complete and own.is_complete):
             return None

@@ -1,6 +1,6 @@
 """The files of one exported log: is everything there, nothing else, and does it lead to the signed checkpoint?
 
-What the entries mean is left to others; so is who signed. Entries and hash tiles say the same thing twice, so that where they
+Other modules interpret the entries and check who signed. Entries and hash tiles say the same thing twice, so that where they
 differ, the one that leads to the checkpoint's root convicts the other: a damaged entry is named by its number.
 """
 
@@ -184,7 +184,7 @@ class LogFiles:
                 content = self._part.read(entries_path(number, width), _MOST_BUNDLE_BYTES)
                 self._bundle = (number, parse_entry_bundle(content, width))
             except (UnreadableError, ValueError):
-                # It could be read a moment ago. What it holds now is not what the checkpoint covers.
+                # It could be read a moment ago. Its content is no longer what the checkpoint covers.
                 self._bundle = (number, [b""] * width)
         return self._bundle[1][place]
 

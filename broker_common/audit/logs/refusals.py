@@ -1,11 +1,12 @@
 """Every refusal of a sample, held against the census log: did its reason hold when the census node refused?
 
 A refusal says how much of the log was shown when the sample began to arrive, and when the refusal left. In between the reason has to
-hold at some state of the log; the log is folded once more, and every refusal is looked at from its first state to its last. What
-the health log shows narrows this further, without clocks: a census node had shown the health agency so much before the sample was
-sent, and had not yet charged what the health agency sent after it had logged the refusal.
+hold at some state of the log; the log is folded once more, and every refusal is looked at from its first state to its last. The
+health log narrows this further, without clocks: a census node had shown the health agency so much before the sample was sent, and
+had not yet charged the samples that were sent after the refusal was logged.
 
-Not everything that a node decides by stands in a log. What cannot be recomputed is told apart from what does not follow.
+Not everything that a node decides by stands in a log. Refusals that cannot be recomputed are counted apart from those that do not
+follow.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ UNKNOWN_CODE = "UNKNOWN"
 
 
 class Verdict(Enum):
-    """What the logs say of a refusal."""
+    """Verdict of the logs on a refusal."""
 
     FOLLOWS = "follows"
     # The reason is nothing that a log holds.
@@ -117,7 +118,7 @@ class Refusals:
         return self._counted()
 
     def _narrow(self, time_of: Callable[[int], int]) -> None:
-        """What was sent after a refusal was logged is charged after it was decided."""
+        """Samples sent after a refusal was logged were charged after the refusal was decided."""
         earliest = array("Q", self._charged)
         for place in range(len(earliest) - 2, -1, -1):
             earliest[place] = min(earliest[place], earliest[place + 1])
@@ -206,7 +207,7 @@ class _Fold:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """What other samples in hand may hold at most."""
+    """The most that other samples in progress may reserve."""
 
     answers: int
     # The price of each answer.

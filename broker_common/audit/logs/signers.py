@@ -162,7 +162,7 @@ def _lines_of(verifier: NoteVerifier | CosignatureVerifier) -> set[tuple[str, by
 
 @dataclass(frozen=True, slots=True)
 class KnownResearcher:
-    """What a log said of a researcher between two entries; no card after a revocation."""
+    """A researcher as a log knew them between two entries; no card after a revocation."""
 
     card: VerifiedCard | None
     projects: frozenset[str]
@@ -206,14 +206,14 @@ class Parties:
         return CosignatureVerifier(self.own.origin, self.own.keys(Purpose.WITNESS, since_ms))
 
     def witnesses(self, since_ms: int) -> dict[str, CosignatureVerifier]:
-        """By agency, of those that this log has registered: who may have cosigned it for that agency."""
+        """The registered witnesses, by agency: who may have cosigned this log for it."""
         return {
             agency: CosignatureVerifier(keys.origin, keys.keys(Purpose.WITNESS, since_ms))
             for agency, keys in self._agencies.items()
         }
 
     def researcher(self, name: str, entry: int) -> KnownResearcher | None:
-        """What the log said of a researcher when this entry was made."""
+        """The researcher as the log knew them when this entry was made."""
         if name not in self._researchers:
             return None
         places, said = self._researchers[name]
@@ -221,7 +221,7 @@ class Parties:
         return said[place - 1] if place else None
 
     def researcher_ever(self, name: str) -> KnownResearcher | None:
-        """What the log said of a researcher last, before any revocation."""
+        """The last registration of a researcher, before any revocation."""
         _, said = self._researchers.get(name, ([], []))
         return next((known for known in reversed(said) if known.card is not None), None)
 

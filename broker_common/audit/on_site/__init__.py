@@ -5,7 +5,7 @@ accounts    charges worked out a second time                     store     the d
 files       the files beside it
 
 SECURITY: a judge who decided with the node's own code would find its mistakes right. Nothing of a node is imported here, nor of
-what keeps a node's stores or folds its log; an import contract says so. Shared are what is published: the forms of log
-entries, questions, dictionaries and policies, the cap that follows from a policy, hashes and commitments (FORMAT.md), the step
-from one pseudonym to the next, and how any home's settings and keys are read. What lies in the private files AUDIT.md tells.
+what keeps a node's stores or folds its log; an import contract says so. Shared are what is published: the forms of log entries,
+questions, dictionaries and policies, the cap that follows from a policy, hashes and commitments (FORMAT.md), the step from one
+pseudonym to the next, and how any home's settings and keys are read. AUDIT.md describes the private files.
 """

@@ -1,4 +1,4 @@
-"""What everybody was charged, worked out a second time for an audit on site: plain tables, and nothing of the node's ledger.
+"""Everybody's charges, computed a second time for an audit on site, with plain tables and nothing of the node's ledger.
 
     charged     by number, what each subject was charged: persons, or households where budgets are theirs
     names       ascending, the pseudonyms that were in a sample, each with the person it last belonged to
@@ -6,8 +6,8 @@
 The rules are DESIGN's, written down once more: every linked person of a sample is charged who still fits, once however many of
 their cards are in it; with a budget for each household its people in the sample are charged together, or none of them.
 
-What is charged is what should have been, and beside it what the census agency shows to have counted anyhow: where it did
-otherwise, the tables say how much can have been learned, not what its ledger admits.
+The tables hold the charges that should have been made, plus the counts that the census agency shows to have made anyway: where
+these differ, they show how much can have been learned, not what its ledger admits.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Members:
     households: Numbers
 
     def here(self, count: int) -> Chosen:
-        """Of so many persons, those of whom any card is in the sample."""
+        """The persons, out of so many, with any card in the sample."""
         here = np.zeros(count, np.bool_)
         here[self.persons[self.persons != NOBODY]] = True
         return here

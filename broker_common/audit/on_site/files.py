@@ -69,7 +69,7 @@ def read_file(folder: Path, name: str) -> bytes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeptSample:
-    """What is kept of a charge: the sample by place, who is active by person number, and the salts of both commitments."""
+    """The kept data of a charge: the sample by place, the active persons by number, and the salts of both commitments."""
 
     salt: bytes
     active_salt: bytes
@@ -96,7 +96,7 @@ def read_sample(folder: Path, reference: str) -> KeptSample:
 
 
 def parse_sample(plaintext: bytes) -> KeptSample:
-    """What stands in a sample's frames.
+    """Content of a sample's frames.
 
     Raises:
         DamagedError: it is cut off, or has anything behind its end.
@@ -123,7 +123,7 @@ class Roster:
     places: int
 
     def chosen(self, bits: bytes) -> Names:
-        """Whose bits are set.
+        """Numbers of the set bits.
 
         Raises:
             DamagedError: there are more bits than places, or fewer, or some behind the last of all.
@@ -146,7 +146,7 @@ def read_roster(folder: Path, file: str, salt: str, places: int, people: int, co
 
 
 def parse_roster(content: bytes, salt: str, places: int, people: int, commitment: str) -> Roster:
-    """What stands in a roster's frames, by what its row says of it.
+    """Content of a roster's frames, as its row describes it.
 
     Raises:
         DamagedError: it is not the one that the log commits to.
@@ -245,7 +245,7 @@ def _counts(stored: NpzFile) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Carry:
-    """What a load took over: the charge of each subject `to` grew by what the subject `from` at the same place was charged."""
+    """The charges that a load took over: each subject in `to` got the charge of the subject at the same place in `from`."""
 
     person_to: Numbers
     person_from: Numbers
@@ -256,7 +256,7 @@ class Carry:
 
 
 def parse_carry(content: bytes, content_hash: bytes) -> Carry:
-    """What a load took over.
+    """The charges that a load took over.
 
     Raises:
         DamagedError: it is not the one of this hash, or is none.
@@ -321,7 +321,7 @@ class Load:
         return Members(names[several], persons, households)
 
     def homes(self) -> Numbers:
-        """By number, the household of each person; `NOBODY` for those who have no card in this load."""
+        """The household of each person, by number; `NOBODY` for those who have no card in this load."""
         homes = np.full(self.person_count, NOBODY, np.uint32)
         homes[self.persons] = self.households
         return homes

@@ -50,7 +50,7 @@ class _KeyConfig(Struct, frozen=True):
 
 
 class _Config(Struct, frozen=True):
-    """What of a census home's config.toml an audit needs."""
+    """The part of a census home's config.toml that an audit needs."""
 
     role: Literal["census"]
     keys: _KeyConfig = field(default_factory=_KeyConfig)
@@ -89,7 +89,7 @@ class SiteStore:
     # --- the log of the home ---------------------------------------------------------------------------------------
 
     def log_entries(self, first: int = 0) -> Iterator[Entry]:
-        """What the home's own log says from an entry on, up to the first that is none. Nobody vouches for it."""
+        """Entries of the home's own log from this one on, up to the first that cannot be read. Nobody vouches for it."""
         for (data,) in self._query("select entry from entries where sequence >= ? order by sequence", first):
             try:
                 yield parse_entry(data if isinstance(data, bytes) else b"")
@@ -273,7 +273,7 @@ def _step(row: dict[str, object]) -> Step | None:
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """What SQLite cannot read in the block becomes STORE_FAILED, or INTEGRITY where the file itself is damaged."""
+    """An SQLite failure to read in the block becomes STORE_FAILED, or INTEGRITY if the file itself is damaged."""
     try:
         yield
     except (sqlite3.Error, UnicodeDecodeError) as error:

@@ -29,7 +29,7 @@ class AuditedLog:
 
 @dataclass(frozen=True, slots=True)
 class OnSite:
-    """What the private stores showed."""
+    """Result of checking the private stores."""
 
     # Charges to the people of a sample whose decision was made again, person by person, and those whose membership is erased.
     charges_checked: int

@@ -10,7 +10,7 @@ The ledger's history is walked from its first row to its last, beside the log:
 5. a count that was opened is counted again, and nobody is told but whether it is right,
 6. whatever snapshot is there holds what was worked out, and the newest one is there.
 
-Of a charge whose roster or load is gone, nothing is left but who was active: they are charged, and nobody is passed by as checked.
+If the roster or load of a charge is gone, only the active persons are known: they are charged, and nobody counts as checked.
 
 Membership is erased when its time has come. Beyond a charge that is erased the walk goes on from the next snapshot, whose hash
 stands in the chain of digests: back from it, charge by charge, to what was charged before the first that is kept. How much
@@ -138,7 +138,7 @@ class _LedgerWalk:
     # --- the log beside the history --------------------------------------------------------------------------------
 
     def _events(self) -> Iterator[_Event]:
-        """What the history has to have rows for; then what the home's own log says beyond what was handed in."""
+        """Events that the history must have rows for; then those of the home's own log beyond the hand-in."""
         size, dictionary = 0, ""
         for entry in self._log.entries():
             size, self._time_ms = entry.sequence + 1, entry.time_ms
@@ -412,7 +412,7 @@ class _LedgerWalk:
             self._tally["checked"] += 1
 
     def _homes_of(self, charge: Charged, subject: Subject) -> Numbers | None:
-        """By person, the household that a charge falls on; empty where it falls on persons, None where it is not known."""
+        """The household that a charge falls on, by person; empty if it falls on persons, None if it is not known."""
         if subject == "person":
             return np.empty(0, np.uint32)
         load = self._load_of(charge.load)
@@ -450,7 +450,7 @@ class _LedgerWalk:
                 self._problem("SNAPSHOT_WRONG", self._entry)
 
     def _rewound(self, charge: Charged, first: Step) -> Accounts | None:
-        """What everybody was charged before a step, by the next snapshot; None if nothing but charges does not lead to it."""
+        """Everybody's charges before a step, from the next snapshot; None if other steps than charges lead to it."""
         covers = min((place for place in self._snapshots if place >= first.place), default=0)
         if not covers or not self._store.is_kept(first.place, covers) or self._subject is None:
             return None
@@ -477,7 +477,7 @@ class _LedgerWalk:
         return accounts
 
     def _table_of(self, step: Step) -> Accounts | None:
-        """What a snapshot holds; DamagedError if that is nothing, or charges of others than are charged."""
+        """Content of a snapshot; DamagedError if it has none, or has charges of others than are charged."""
         snapshot = self._read(step, self._store.snapshot)
         if snapshot is not None and not snapshot.is_of(self._subject):
             raise DamagedError

@@ -1,1 +1,1 @@
-"""What an audit tells: `verdict` for programs and terminals, `page` as one HTML file for a commissioner."""
+"""Output of an audit: `verdict` for programs and terminals, `page` as one HTML file for a commissioner."""

@@ -187,7 +187,7 @@ def _first(t: Language, audited: Audited) -> str:
 
 
 def _glance(t: Language, audited: Audited, census: History) -> list[tuple[str, str, str]]:
-    """What somebody has to know who reads nothing else: name, value, note."""
+    """The minimum that every reader has to know: name, value, note."""
     leakage = audited.leakage
     if leakage is None:
         return []
@@ -219,7 +219,7 @@ def _glance(t: Language, audited: Audited, census: History) -> list[tuple[str, s
 
 
 def _refusals(t: Language, audited: Audited, health: History) -> list[tuple[str, str, str, str, str]]:
-    """By researcher and code; whatever a log holds, its codes here are those that nodes say."""
+    """Counts by researcher and code; codes that no node uses are grouped as one."""
     refused = {} if audited.uncharged is None else audited.uncharged.refused
     return [
         (printable(researcher), code, _refusal(t, code), t.number(count), _entries(t, health, "refused"))
@@ -228,7 +228,7 @@ def _refusals(t: Language, audited: Audited, health: History) -> list[tuple[str,
 
 
 def _refusal(t: Language, code: str) -> str:
-    """What a refusal means; what it was about stands in no log."""
+    """The meaning of a refusal; no log says what it was about."""
     return re.sub(r"\{\w+\}", "…", t(REASONS[code].text)) if code in REASONS else ""
 
 
@@ -249,8 +249,8 @@ def _belief_sentences(t: Language, audited: Audited) -> list[str]:
     if leakage.claimed:
         found.append(
             t(
-                "That nobody was charged more is the census agency's claim: whom an answer was charged to stands in no log, and "
-                "only an audit on site proves it."
+                "That nobody was charged more is the census agency's claim: no log says whom an answer was charged "
+                "to, and only an audit on site proves it."
             )
         )
     if audited.findings.count:

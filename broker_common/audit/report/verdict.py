@@ -192,7 +192,7 @@ def verdict(audited: Audited) -> str:
 
 
 def sorted_problems(audited: Audited) -> list[Problem]:
-    """By log and entry: the first problem of a log is the one to look at first."""
+    """Problems by log and entry: the first problem of a log is the one to read first."""
     order = {"census": 0, "health": 1, "researcher": 2}
     return sorted(
         audited.findings.problems,
@@ -218,13 +218,13 @@ def place_of(t: Language, problem: Problem) -> str:
 
 
 def problem_text(t: Language, problem: Problem) -> str:
-    """What does not hold; the detail behind it is what was handed in."""
+    """Text of a problem; its detail quotes the hand-in."""
     sentence = CODES.get(problem.code, "")
     return t(sentence) + problem.text.removeprefix(sentence) if sentence else problem.text
 
 
 def remark_text(t: Language, remark: Remark) -> str:
-    """What could not be checked."""
+    """Text of a check that was not possible."""
     # The rest are names and numbers, which are the same in every language.
     values = {name: t(value) if name in {"role", "agency"} else value for name, value in remark.values.items()}
     return t(remark.text, **values) if values else t(remark.text)

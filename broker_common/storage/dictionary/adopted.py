@@ -1,7 +1,7 @@
 """The dictionaries that an agency has adopted: their documents in its home, named by their SHA-256; its log says what they are.
 
-The newest adopted one is that of the next load; the one in force is the one that the load in force was read under. What was
-adopted once is kept: a charge is counted, and a sample drawn, under the dictionary of the load that it names.
+The newest adopted one is that of the next load; the one in force is the one that the load in force was read under. Adopted
+dictionaries are kept: a charge is counted, and a sample drawn, under the dictionary of the load that it names.
 """
 
 from __future__ import annotations
@@ -97,9 +97,9 @@ class Dictionaries:
         return b"" if adoption.document == known.hex() else self.document(adoption.document)
 
     def changes(self, before: DictionaryAdopted | None, now: DictionaryAdopted) -> str:
-        """What is otherwise under the second of two adopted meanings, in so many words as an error has room for.
+        """The differences of the second of two adopted meanings, shortened to fit into an error.
 
-        Of long lists that takes a while: never while the journal is held.
+        This is slow for long lists: never call it while the journal is held.
         """
         if before is None:
             return phrase("The agency does not know the one that it was written with.")

@@ -1,7 +1,7 @@
 """Files that an agency writes for its dictionary: text of a bounded size, and code lists as CSV.
 
 A code list has a header line with `value` and `label`, and perhaps `label_fr` and `under`; then a line for each code.
-What a code stands under is one code or several, joined by `;`. Nothing of it is about a person, so errors quote it.
+The parent of a code is one code, or several joined by `;`. Nothing of it is about a person, so errors quote it.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def verify_codes(codes: Sequence[Code], lines: Sequence[int], wrong: Wrong) -> N
                 wrong(
                     line,
                     phrase(
-                        "'{code}' stands under '{parent}', which is no code.",
+                        "'{code}' is placed under '{parent}', which is not a code.",
                         code=shown(code.value),
                         parent=shown(parent),
                     ),

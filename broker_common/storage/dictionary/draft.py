@@ -1,9 +1,9 @@
 """A first draft of a dictionary from the files that an agency has: names of columns, and types by the shapes of their values.
 
-SECURITY: a dictionary is public and must not be derived from anyone's record. Of values a draft says only whether all are whole
-numbers or dates, and whether one person has several; no value, no number of rows and no limit is taken from the data. Codes come from
-code lists alone, and limits of numbers from whoever knows them. Names come from the header: a file in whose header no id stands, which
-its owner names, has none, and nothing of it is shown.
+SECURITY: a dictionary is public and must not be derived from anyone's record. A draft says of values only whether all are whole
+numbers or dates, and whether one person has several; it takes no value, number of rows or limit from the data. Codes come only from
+code lists, and limits of numbers only from people who know them. Names come from the header: a file in whose header no id stands,
+which its owner names, has none, and nothing of it is shown.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LONGEST_NAME = 63
 
 @dataclass(slots=True)
 class Shape:
-    """What the values of a column have in common."""
+    """Common form of the values of a column."""
 
     whole_numbers: bool = True
     dates: bool = True
@@ -58,7 +58,7 @@ def draft_toml(people: Path, events: Sequence[Path], ids: Sequence[str], code_li
     """The text of a dictionary file to go on with: columns of `people`, and an event table for each other file, named after it.
 
     `ids` are own names of columns that are left out, at least one in each file; `code_lists` has a code list for `column` or `table.column`, by their names in the
-    draft. What only a person can say stands as a comment that begins with TODO, where a value is missing.
+    draft. A comment that begins with TODO marks each missing value that only a person can give.
 
     Raises:
         InvalidRequestError: LOAD_REFUSED, DICTIONARY_INVALID or INVALID_VALUE.
@@ -112,7 +112,7 @@ def _described() -> Sequence[str]:
 
 
 def _name(own: str) -> str:
-    """An own name as one that a dictionary can have."""
+    """A name of the agency's own, in a form that a dictionary can have."""
     name = _NOT_IN_NAMES.sub("_", own.lower()).strip("_")
     return (name if name[:1].isalpha() else f"c_{name}")[:_LONGEST_NAME]
 
@@ -131,7 +131,7 @@ def shapes_of(path: Path, ids: Collection[str]) -> Mapping[str, Shape]:
     if not set(ids) & set(names):
         wrong_at(path)(
             1,
-            phrase("No column that --id names stands in the header."),
+            phrase("No column named with --id is in the header."),
             phrase(
                 "The first line must name the columns, in UTF-8 and with commas between them; say with --id which of them holds the id."
             ),

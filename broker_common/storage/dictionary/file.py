@@ -393,7 +393,7 @@ def _is_finite(value: object) -> bool:
 
 
 def _sentence(error: ValueError) -> str:
-    """What the model says is wrong."""
+    """The model's error as a sentence."""
     return phrase("The dictionary cannot be published: {problem}.", problem=error.args[0])
 
 

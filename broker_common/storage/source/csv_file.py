@@ -59,7 +59,7 @@ def split_lines(
 ) -> tuple[list[list[str]], Sequence[int]]:
     """The columns of these lines, and the places of the lines that are in them; `reject` is told of the others.
 
-    An empty line is in neither. Of a line that is too long the beginning is enough, if it is too long itself.
+    An empty line is in neither. The beginning of a line that is too long is enough, if it is too long itself.
     """
     odd = _odd_places(lines, width, separator.encode("ascii"))
     rows = _odd_rows(lines, odd, reject, separator)
@@ -212,7 +212,7 @@ class CsvSource:
 def _next_lines(file: BinaryIO, count: int, first: int, rejected: RejectedRows, kind: RowKind) -> list[bytes]:
     """The next `count` lines, the first of them number `first`; fewer at the end of the file.
 
-    Of a line that is too long only the beginning, one byte longer than the longest that is not.
+    A line that is too long is cut one byte after the longest allowed length.
     """
     # Up to the end of the file, where every further call would ask the system again.
     pieces = list(takewhile(len, map(file.readline, repeat(MAX_LINE_BYTES + 1, count))))

@@ -2,10 +2,10 @@
 
 Rows are given out in batches. DuckDB and PostgreSQL cannot write meanwhile, show one state, and hold the rest of the
 result themselves, so that memory depends on a batch; another driver does as it does. A query's rows are ordered by all
-of their columns, so that a row has the same number at every load, whatever order the database finds them in. What a
-value is, is decided by its type: text, a whole number or a date where the dictionary has one, a list of texts for
-several values. Drivers quote values in their errors, so these are told by their type alone. DuckDB and PostgreSQL look
-at a query before they evaluate any row: what they refuse then they quote from the query.
+of their columns, so that a row has the same number at every load, whatever order the database finds them in. The type
+decides how a value is read: text, a whole number or a date where the dictionary has one, a list of texts for several
+values. Drivers quote values in their errors, so these are told by their type alone. DuckDB and PostgreSQL look at a
+query before they evaluate any row: what they refuse then they quote from the query.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Files as a source. Several are read one after another, and a row is named by its file and its number there.
 
 Which kind a file is, its content decides, never its name. A name is what somebody typed; a file of another kind under it would be
-read as nonsense, row by row. What no source can be is refused here, by what it begins with, so that the operator reads what it
-is instead of what it is not.
+read as nonsense, row by row. A file that cannot be a source is refused here by its first bytes, so that the operator reads what
+it is instead of what it is not.
 """
 
 from __future__ import annotations

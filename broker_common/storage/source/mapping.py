@@ -60,7 +60,7 @@ class BesidePeople(Protocol):
 
 
 def wanted_of(table: OwnTable, columns: Collection[Column]) -> list[Wanted]:
-    """What the rows of a table must have, under the agency's own names."""
+    """The columns that a table must have, under the agency's own names."""
     wanted = {name: Wanted(name) for name in table.ids.values()}
     for column in columns:
         own = table.columns[column.name]
@@ -145,7 +145,7 @@ class WordReader:
         return list(map(words.__getitem__, texts)), wrong
 
     def word(self, text: str) -> str:
-        """The published text that an own one stands for.
+        """The published text that a code of the agency's own stands for.
 
         Raises:
             ValueError: it stands for none; what is said names no value.
@@ -161,7 +161,7 @@ class WordReader:
         return self.code(text) if self._column.type is ColumnType.CODE else text
 
     def code(self, code: str) -> str:
-        """The published code that an own one stands for; empty where it stands for no value.
+        """The published code that a code of the agency's own stands for; empty where it stands for no value.
 
         Raises:
             ValueError: it stands for none.

@@ -8,8 +8,8 @@ code, or as two.
 
 DuckDB reads the file, through the descriptor that is open here: no file name is ever a pattern, no folder name a column,
 and no other file takes the place of this one. It is kept from everything else: no other file, no network, no extension,
-no change of settings. What it says of a damaged file may quote values, so nobody is told. Rows are counted from 1. Memory
-depends on the chunk and on the file's pages, which have a limit, not on the file.
+no change of settings. Its errors about a damaged file may quote values, so they are not shown. Rows are counted from 1.
+Memory depends on the chunk and on the file's pages, which have a limit, not on the file.
 """
 
 from __future__ import annotations

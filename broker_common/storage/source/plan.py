@@ -52,7 +52,7 @@ class Source(Protocol):
 
 
 class SourcePlan(Protocol):
-    """What one load reads."""
+    """The sources of one load."""
 
     def people(self, columns: Collection[Column]) -> Source:
         """The rows of people: their ids and these columns.
@@ -106,7 +106,7 @@ class PlainPlan:
 
 @dataclass(frozen=True, slots=True)
 class OwnPlan:
-    """What `source.toml` in a home says."""
+    """The plan in a home's `source.toml`."""
 
     home: Path
     tables: Mapping[str, OwnTable]

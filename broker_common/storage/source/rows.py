@@ -1,9 +1,10 @@
 """Reading a source: what a row is, what is wrong with one, and when a file is the wrong file.
 
-A fault of the file as a whole raises LOAD_REFUSED. A fault of one row rejects that row with its number and a reason, and
-the load goes on without it, unless so many are rejected that it is likely the wrong file, or the fault shows that rows
-are missing. Reasons name the column and the problem; they never hold a value, since they end up in terminals and tickets.
-Memory depends on the chunk, not on the file. What a value means is left to `values`, what a person is to each node's loader.
+A fault of the file as a whole raises LOAD_REFUSED. A fault of one row rejects that row with its number and a reason, and the
+load goes on without it, unless so many are rejected that it is likely the wrong file, or the fault shows that rows are
+missing. Reasons name the column and the problem; they never hold a value, since they end up in terminals and tickets. Memory
+depends on the chunk, not on the file. `values` interprets values, each node's loader decides what a person is, and `parquet`
+reads Parquet.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ TOLERATED_PERCENT = 1
 
 
 class RowKind(NamedTuple):
-    """What a row of a source is about, and how many rows are certainly too many."""
+    """The subject matter of a source's rows, and how many rows are certainly too many."""
 
     one: str
     most: int
@@ -131,7 +132,7 @@ class RejectedRows:
     """
 
     def __init__(self, column: str = "") -> None:
-        """Of people or events, or of the values of this column, in a table of their own."""
+        """Figures of people or events, or of the values of this column in a separate table."""
         self.counted_by = "line"
         self.count = 0
         # The values of columns that have a table of their own, beside these rows.
@@ -151,14 +152,14 @@ class RejectedRows:
         self._report = report
 
     def of_values(self, column: str) -> ValueRows:
-        """What the values of a column, in a table of their own, are counted with."""
+        """Figures for the values of a column in a separate table."""
         self.values[column] = ValueRows(column)
         if self._report is not None:
             self.values[column].rejected.report_to(self._report.of(column))
         return self.values[column]
 
     def file(self, name: str) -> RowsOfFile:
-        """What the next file of several rejects its rows with."""
+        """The rejections of the next of several files."""
         self._files.append(RowsOfFile(self, name, self._files[-1].end if self._files else 0))
         return self._files[-1]
 
@@ -209,7 +210,7 @@ class RejectedRows:
     def verify_few(self, rows: int, max_rejected: int | None = None) -> None:
         """Stops a load that rejects more than `max_rejected`, or, without one, more than the tolerated share.
 
-        Of the values beside these rows as well, each table by its own rows.
+        Verify the values beside these rows as well, each table by its own rows.
 
         Raises:
             InvalidRequestError: LOAD_REFUSED.
@@ -385,8 +386,8 @@ def ascending_without_repeats(
 ) -> NDArray[np.intp]:
     """The order that sorts pseudonyms (as two big-endian halves) ascending, without the rows that repeat one.
 
-    Of several rows with the same pseudonym the first in the file stays; the others are added to `rejected`. Sorting
-    finds them with a few bytes per row, where a dictionary would need hundreds. `lines` is ascending.
+    The first of several rows with the same pseudonym stays; the others are added to `rejected`. Sorting finds them
+    with a few bytes per row, where a dictionary would need hundreds. `lines` is ascending.
     """
     order = ascending_order(high, low)
     sorted_high = high[order]

@@ -97,7 +97,7 @@ class OwnTable:
 
 
 def read_source_toml(home: Path, ids: Collection[str], dictionary: Dictionary) -> Mapping[str, OwnTable]:
-    """What `source.toml` in a home says of people and of each event table; people have these ids.
+    """Read the plan for people and each event table in a home's `source.toml`; people have these ids.
 
     Raises:
         InvalidRequestError: LOAD_REFUSED.
@@ -126,7 +126,7 @@ def verify_private(path: Path) -> None:
 
 
 def parse_source_toml(data: bytes, home: Path, ids: Collection[str], dictionary: Dictionary) -> Mapping[str, OwnTable]:
-    """What this text says; files that it names are looked for in `home`.
+    """Parse this text; files that it names are looked for in `home`.
 
     Raises:
         InvalidRequestError: LOAD_REFUSED.
@@ -225,7 +225,7 @@ class _Table:
             self.wrong(
                 key,
                 f"others can write the file that {key} names",
-                f"Let it belong to whoever owns the home, and let nobody else write it: chmod go-w {path}.",
+                f"Give it to the owner of the home, and let nobody else write it: chmod go-w {path}.",
             )
         return path
 

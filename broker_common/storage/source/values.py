@@ -1,4 +1,4 @@
-"""What the texts of one source column mean, as numbers: the dictionary's types and limits, applied to a whole chunk.
+"""The meaning of the texts of one source column, as numbers: the dictionary's types and limits, applied to a whole chunk.
 
     INTEGER  the number            int32     MISSING for an empty field
     DATE     days since 1970       int32     MISSING for an empty field

@@ -28,7 +28,7 @@ def _place_name(mechanism: Mechanism) -> str:
 
 
 def block_name(block: Block) -> str:
-    """What is asked."""
+    """Name of the question."""
     return phrase(texts.QUERIES[block.query], column=quoted(block.column.name.text))
 
 

@@ -20,7 +20,7 @@ _SHUFFLING_ADDRESS = "https://arxiv.org/abs/2012.12803"
 
 
 def promises_section(run: RunFile, data: Data) -> Section:
-    """What each mechanism promises on these data."""
+    """Each mechanism's promise on these data."""
     found = {
         mechanism: [promised(run, data, mechanism, epsilon) for epsilon in run.epsilons] for mechanism in run.mechanisms
     }
@@ -109,7 +109,7 @@ def _composition(run: RunFile, found: dict[Mechanism, list[Promised]]) -> Table:
 
 
 def _spenders(run: RunFile, mechanism: Mechanism) -> list[tuple[str, str]]:
-    """What spends, in the order of the record, and how its cells add up."""
+    """The spending figures, in the order of the record, and how their cells add up."""
     if mechanism.place != "global":
         return [(quoted(column.name.text), phrase(texts.HOW_MESSAGE)) for column in run.noised(mechanism)]
     return [(block_name(block), _how(run, block.query)) for block in blocks(run, mechanism)]

@@ -24,7 +24,7 @@ _KEY = "evaluation"
 
 
 def report(run: RunFile, data: Data, parts: Parts, found: Sequence[Errors], command: str) -> Document:
-    """What came out of a whole run."""
+    """Report of a whole run."""
     sections = (
         _evaluated(run, data),
         promises_section(run, data),
@@ -35,7 +35,7 @@ def report(run: RunFile, data: Data, parts: Parts, found: Sequence[Errors], comm
 
 
 def plan(run: RunFile, data: Data, command: str) -> Document:
-    """What a run would do, and what it would promise."""
+    """The plan of a run, and what it would promise."""
     cells = sum(len(block.cell_names) for mechanism in run.mechanisms for block in blocks(run, mechanism))
     figures = phrase(
         texts.CHECK_PARTS,

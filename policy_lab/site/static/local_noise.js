@@ -86,7 +86,7 @@
     const [low, high, own, unit] = [Number(field.min), Number(field.max), Number(field.value), field.dataset.unit];
     const law = number(low, high, own, epsilon);
     const say = (value) => said("withUnit", { value: figure(value), unit });
-    // Whoever is carried past a bound is counted there: the bounds are cells of their own.
+    // A value that the noise carries past a bound is counted there: the bounds are cells of their own.
     const cells = [{ label: say(low), from: low, to: low }];
     const step = Math.round((high - low) / 10);
     for (let from = low + 1; from < high; from += step) {

@@ -30,7 +30,7 @@ def _people() -> Respondents:
 
 
 def test_runs_err_as_far_as_the_closed_forms_say() -> None:
-    """Of 78 normal means each is within 6.5 standard deviations, once in 10^8 sets not; 25 Laplace errors are given 9."""
+    """Each of 78 normal means is within 6.5 standard deviations, once in 10^8 sets not; 25 Laplace errors are given 9."""
     errors = simulated.errors(_people(), EPSILONS, RUNS, 7, lambda _: None)
     for figure in comparison.figures(_people(), EPSILONS, RUNS, errors):
         off = abs(figure.simulated - figure.error.absolute)

@@ -121,7 +121,7 @@ MESSAGES, LOCAL, DELTA = 1000, 1.0, 1e-3
 
 
 def shuffled_worlds(order: Callable[[NDArray[np.int64], np.random.Generator], NDArray[np.int64]]) -> list[Samples]:
-    """What is seen of 1,000 messages, many times: how many ones there are, and what the first message is."""
+    """The view of 1,000 messages, many times: how many ones there are, and what the first message is."""
     response, random = RandomisedResponse(2, LOCAL), np.random.default_rng(28)
     worlds = []
     for bit in (0, 1):

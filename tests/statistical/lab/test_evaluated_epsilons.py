@@ -1,4 +1,4 @@
-"""What `lab evaluate` prints as one respondent's epsilon, measured from below on neighbouring data files, through its own code.
+"""One respondent's epsilon as `lab evaluate` prints it, measured from below on neighbouring data files, through its own code.
 
 Error rate: each measurement exceeds a correct epsilon with probability 1e-9 at most (`ERROR_RATE`), and there are eight. Seeds are
 fixed. Each must also exceed what a composition that forgets a part would print.

@@ -1,4 +1,4 @@
-"""What is drawn follows the law that is stated: messages, bounded numbers, results, permutations.
+"""Draws follow the stated law: messages, bounded numbers, results, permutations.
 
 Error rate: a correct program fails a test of this file with probability at most 1e-9 (`RATE`), 1e-7 in all. Seeds are fixed, so
 that the tests say the same at every run until the program changes.

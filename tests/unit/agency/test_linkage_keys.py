@@ -38,12 +38,12 @@ def holding(home: Path, *keys: LinkageKey) -> LinkageKeys:
 
 
 def held(home: Path) -> tuple[LinkageKey, ...]:
-    """What the file holds now."""
+    """Keys in the file now."""
     return LinkageChain.parse_text((home / "keys" / "linkage.key").read_text()).keys
 
 
 def brought(home: Path, *keys: LinkageKey) -> NextKey:
-    """What the other agency gave on a stick."""
+    """The other agency's file, on a stick."""
     (home / "stick").write_text(LinkageChain(keys).to_text() + "\n")
     return NextKey(file=home / "stick")
 
@@ -193,7 +193,7 @@ def test_a_file_of_something_else_is_refused_without_quoting_it(home: Path, cont
 
 
 def test_keys_outside_the_home_are_the_operators_to_change(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stands in a variable cannot be written from here; once it holds the new key, that one is taken."""
+    """A variable cannot be written from here; once it holds the new key, that one is taken."""
     keys = LinkageKeys(Home(home, "health"), "env:LINKAGE")
     monkeypatch.setenv("LINKAGE", LinkageChain([A]).to_text())
     assert keys.place == "env:LINKAGE"

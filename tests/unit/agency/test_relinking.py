@@ -129,12 +129,12 @@ class Agency:
 
     @property
     def held(self) -> LinkageChain:
-        """What the key file holds."""
+        """Keys in the key file."""
         return LinkageChain.parse_text((self.path / "keys" / "linkage.key").read_text())
 
     @property
     def files(self) -> set[str]:
-        """What stands in the folder of loads."""
+        """Files in the folder of loads."""
         return {path.name for path in self.loads.path.iterdir()}
 
 

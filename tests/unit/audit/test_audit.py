@@ -49,7 +49,7 @@ TLOG = Path(__file__).parents[3] / "broker_common" / "tlog"
 
 
 def codes(audited: Audited) -> list[str]:
-    """What was found."""
+    """Codes of the findings."""
     return [problem.code for problem in audited.findings.problems]
 
 
@@ -78,7 +78,7 @@ HOUSEHOLDS = logs.policy(accounting="per_person", subject="household")
 
 
 def leakage(history: History, home: AuditorHome) -> dict[str, Any]:
-    """What a replay says of it; everything else holds."""
+    """Leakage of a replay; everything else holds."""
     history.cosign()
     audited = replayed(history.exports(), home)
     assert codes(audited) == []
@@ -146,7 +146,7 @@ def test_a_ceiling_follows_the_caps_that_charges_were_made_under(home: AuditorHo
     higher = logs.policy(accounting="per_person", max_belief="0.9")
     history.adopt(lower)
     history.answer()
-    # Nothing of it can have fitted whoever was charged before; whoever was not has come to less.
+    # No person charged before can have been charged this as well; the others have come to less.
     assert leakage(history, home)["worst_units"] == PRICE
     history.adopt(higher, confirmed=True)
     assert leakage(history, home)["worst_units"] == PRICE
@@ -245,7 +245,7 @@ def test_a_ticket_whose_key_ended_before_it_was_charged_was_good(home: AuditorHo
 
 
 def test_a_ticket_under_a_key_that_had_ended_long_before_is_not(home: AuditorHome) -> None:
-    """Whoever finds an old key cannot ask with it."""
+    """A finder of an old key cannot ask with it."""
     history = honest(1)
     thief = history.researcher.copy()
     history.researcher.renew("ticket", now_ms=history.now_ms, until_ms=history.now_ms + 1)
@@ -441,7 +441,7 @@ def test_while_the_node_is_down_nothing_is_held_back(home: AuditorHome) -> None:
 
 
 def test_work_is_added_up_over_all_starts(home: AuditorHome) -> None:
-    """Whoever starts again every nine minutes works as long as anybody."""
+    """A node that starts again every nine minutes works as long as any other."""
     history = honest(1)
     held_back(history)
     history.answer()
@@ -531,7 +531,7 @@ def test_ticks_that_become_shorter_hold_nothing_back(home: AuditorHome) -> None:
 
 
 def test_ages_are_not_judged_by_a_clock_that_was_ahead(home: AuditorHome) -> None:
-    """An answer that expired because the clock ran ahead: no problem, and said. What is only old by that clock is not old."""
+    """An answer that expired because the clock ran ahead: no problem, and said. An answer that is only old by that clock is not old."""
     history = honest(1)
     asked = held_back(history)
     history.release(asked)
@@ -612,7 +612,7 @@ def test_a_log_that_shrank_since_the_last_audit_is_rolled_back(home: AuditorHome
 
 
 def test_a_withheld_tail_with_new_keys_in_it_is_called_what_it_is(home: AuditorHome) -> None:
-    """What shows that the log is longer is signed by a key that is known as well: unknown keys beside it are no excuse."""
+    """A known key also signed the proof that the log is longer: unknown keys beside it are no excuse."""
     history = honest()
     before = history.exports()
     for party, purpose in ((history.census_party, "log"), (history.health_party, "witness")):
@@ -650,7 +650,7 @@ def test_two_auditors_who_are_shown_two_histories_find_out_by_their_notes(home: 
 
 
 def test_a_log_of_another_root_is_refused(tmp_path: Path) -> None:
-    """Whoever runs a whole deployment of its own under the same names does not have the keys that the auditor's cards name."""
+    """A second deployment under the same names does not have the keys that the auditor's cards name."""
     stranger = Party(logs.CENSUS.identity, logs.ORIGIN, randomness=SeededRandomness("stranger"))
     home = AuditorHome(auditor(tmp_path / "auditor", (stranger, logs.HEALTH)))
     found = codes(replayed(honest(1).exports(), home))
@@ -658,7 +658,7 @@ def test_a_log_of_another_root_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_second_log_of_the_same_agency_is_refused(tmp_path: Path) -> None:
-    """Whoever keeps a log for the auditor beside the real one has to give it another name, which is not the card's."""
+    """A separate log for the auditor needs another name than the real one, which is not the card's."""
     history = honest(1)
     identity = history.census_party.signing(Purpose.IDENTITY)
     other = Party(logs.CENSUS.identity, "second.test/log", given={"identity": identity})
@@ -669,7 +669,7 @@ def test_a_second_log_of_the_same_agency_is_refused(tmp_path: Path) -> None:
 
 
 def test_receipts_under_keys_that_a_cut_log_does_not_tell_are_not_judged(home: AuditorHome) -> None:
-    """What cannot be told from half a log is said not to be checked; the entry where it breaks is the one problem."""
+    """Questions that half a log cannot settle are said not to be checked; the entry where it breaks is the one problem."""
     history = honest(1)
     history.census.append_bytes(b"{}")
     history.census_party.renew("answer", now_ms=history.now_ms, until_ms=history.now_ms + 1)
@@ -727,7 +727,7 @@ def test_an_auditor_may_trust_several_health_agencies(name: str, expected: list[
 
 
 def test_an_auditor_who_lacks_the_card_of_a_second_agency_is_told_how_it_is_taken(tmp_path: Path) -> None:
-    """What that agency alone has cosigned counts for nothing until then, and an honest log looks damaged."""
+    """Cosignatures of that agency alone count for nothing until then, and an honest log looks damaged."""
     home = AuditorHome(auditor(tmp_path / "auditor", (logs.CENSUS, logs.HEALTH, logs.ALICE)))
     audited = replayed(DAMAGES["slot_under_a_checkpoint_of_an_agency_of_its_own"].make(), home)
     (found,) = (each for each in audited.findings.problems if each.code == "NOT_COSIGNED")
@@ -738,7 +738,7 @@ def test_an_auditor_who_lacks_the_card_of_a_second_agency_is_told_how_it_is_take
 
 
 def test_every_code_of_the_logs_rules_has_a_sentence() -> None:
-    """What replay raises is in the table, and nothing else is called a rule of the logs."""
+    """Every code that replay raises is in the table, and nothing else is called a rule of the logs."""
     source = "".join((TLOG / name).read_text() for name in ("census_state.py", "health_state.py", "replay.py"))
     policy = (TLOG.parent / "privacy" / "policy.py").read_text()
     raised = set(re.findall(r'_(?:require|refuse)\(\s*entry,\s*(?:[^"]|"[a-z_ ]*")*?"([A-Z_]+)"', source))
@@ -752,7 +752,7 @@ def test_every_code_is_found_by_some_damage_or_said_why_not() -> None:
     elsewhere = {
         # Files on a disk, the command itself, more than can be listed.
         *("FILE_UNUSABLE", "TOO_MANY_PROBLEMS"),
-        # What a census agency keeps sealed: `test_openings`.
+        # A census agency's sealed evidence: `test_openings`.
         *("OPENING_UNREADABLE", "OPENING_DIFFERS", "NOISE_WRONG"),
         # Private stores: `test_on_site` of the census node.
         *ON_SITE,
@@ -792,7 +792,7 @@ def page_of(audited: Audited, code: str = "en") -> str:
 
 
 def read(page: str) -> str:
-    """What stands on the page, in its order."""
+    """Words of the page, in its order."""
     body = page[page.index("<main") :]
     return html.unescape(re.sub(r"[ \n]+", " ", re.sub(r"<[^>]+>", " ", body))).strip()
 
@@ -812,7 +812,7 @@ def eventful() -> History:
 
 
 def damaged_exports() -> Exports:
-    """What was handed in, with one bit of the last charge flipped."""
+    """The hand-in, with one bit of the last charge flipped."""
     exports = honest(3).exports()
     entries = bundle_of(exports, "census")
     last = max(number for number, entry in enumerate(entries) if b'"units":' in entry)

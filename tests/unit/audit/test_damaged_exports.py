@@ -8,7 +8,7 @@ import pytest
 from fakes.deployment import run_here
 from vectors.damaged_exports import HOME, NAMES, listed, write_home, write_one
 
-# What an auditor has to find by the task of this project, and the folders that try it.
+# Faults that an auditor has to find by the task of this project, and the folders that try them.
 BAD_INPUT = {
     "bit flip in entry": ("bit_flip_in_entry", "bit_flip_in_health_entry"),
     "bit flip in tile": ("bit_flip_in_tile",),
@@ -44,7 +44,7 @@ BAD_INPUT = {
 
 
 def problems_of(name: str) -> list[str]:
-    """What the list says of an export, as CODE:LOG:ENTRY."""
+    """Problems of an export in the list, as CODE:LOG:ENTRY."""
     return listed()[name].split()[2:]
 
 
@@ -71,6 +71,6 @@ def test_the_list_has_exactly_what_is_generated() -> None:
 
 @pytest.mark.parametrize("what", BAD_INPUT)
 def test_every_kind_of_bad_input_is_among_the_exports(what: str) -> None:
-    """What an auditor has to find is generated under a name that says so, and is a problem each time."""
+    """Each fault that an auditor has to find is generated under a name that says so, and is a problem each time."""
     for name in BAD_INPUT[what]:
         assert problems_of(name)

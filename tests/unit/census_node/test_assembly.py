@@ -103,14 +103,14 @@ def log_of(home: CensusHome) -> list[Entry]:
 
 
 def kinds(home: CensusHome) -> list[type[Event]]:
-    """What the log's entries are about, after those that say who is who."""
+    """Kinds of the log's entries, after those that say who is who."""
     found = [type(entry.event) for entry in log_of(home)]
     assert found[:5] == [Opened, Announced, Registered, Registered, DictionaryAdopted]
     return found[5:]
 
 
 def state_of(home: CensusHome) -> CensusState:
-    """What the log means."""
+    """State of the log."""
     journal = home.open_journal()
     with journal.reading() as state:
         journal.close()
@@ -207,7 +207,7 @@ def test_a_private_key_that_is_not_here_is_named_with_its_setting(home: CensusHo
 
 
 def test_a_private_key_that_is_not_this_nodes_is_refused(home: CensusHome) -> None:
-    """What it signs the log would refuse; said before anything is tried, and without showing the key."""
+    """The log would refuse its signatures; this is said before anything is tried, and without showing the key."""
     stranger = SigningKey(Purpose.OPERATOR, bytes(32))
     (home.home.path / "keys" / "operator.key").write_text(stranger.to_text())
     with pytest.raises(InvalidRequestError) as caught:
@@ -241,7 +241,7 @@ def loading(home: CensusHome) -> CensusHome:
 
 @dataclass
 class Carried:
-    """What came with each load: its carry, and its entry, in the same transaction."""
+    """Carry and entry of each load, in the same transaction."""
 
     carries: list[tuple[Carry, str]] = field(default_factory=list)
 
@@ -299,7 +299,7 @@ def test_a_load_whose_carry_cannot_be_put_is_not_in_force(loading: CensusHome, m
 
 @pytest.mark.parametrize("damage", ["missing", "cut", "salt"])
 def test_a_load_after_one_that_was_changed_is_refused(loading: CensusHome, damage: str) -> None:
-    """Whoever could swap units there, or make them forgotten, could let charges fall on others or on nobody."""
+    """A writer who could swap units there, or make them forgotten, could let charges fall on others or on nobody."""
     source = write_source(loading, {CARDS[0]: "p"})
     loading.load(source, "2021")
     before = log_of(loading)

@@ -33,7 +33,7 @@ OLD = Dictionary(
 
 
 def run(*words: object, environment: dict[str, str] | None = None) -> str:
-    """What a command prints; raises what it fails with."""
+    """Output of a command; raises its error."""
     command, *rest = map(str, words)
     done = invoke(dictionary, [command, *rest], env=environment)
     if done.exception is not None:
@@ -153,7 +153,7 @@ def columns_of(draft: str) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("make", [people_csv, people_parquet])
 def test_draft_proposes_columns_and_types(tmp_path: Path, make: Any) -> None:
-    """By the shapes of values; the id is no column; what a person has to say is a TODO."""
+    """The shapes of values decide; the id is no column; a person's part is a TODO."""
     assert columns_of(run("draft", make(tmp_path), "--id", "card")) == {
         "columns.age": ['type = "integer"'],
         "columns.born": ['type = "date"'],

@@ -61,7 +61,7 @@ def code_of(action: Callable[[], object]) -> str:
 
 @pytest.mark.parametrize("role", PARTIES)
 def test_an_honest_card_is_what_it_was_made_of(role: Role) -> None:
-    """Of every role: the keys come back as what they are, each for its purpose."""
+    """The keys of every role come back as what they are, each for its purpose."""
     party = PARTIES[role]
     card = verify_card(party.card.signed)
     assert card.card.identity == party.identity
@@ -85,7 +85,7 @@ def test_a_sampling_key_shows_nothing_but_its_name() -> None:
 
 
 def test_only_the_census_agency_has_a_sample_key() -> None:
-    """Whoever asks another card for one has mixed up two cards."""
+    """A caller that asks another card for one has mixed up two cards."""
     assert CENSUS.card.sealing_key(0).raw == CENSUS.listed(SAMPLE, UnsealingKey)[0].sealing_key.raw
     for role in ("health", "researcher"):
         with pytest.raises((TypeError, IndexError)):
@@ -93,7 +93,7 @@ def test_only_the_census_agency_has_a_sample_key() -> None:
 
 
 def test_the_fingerprint_is_of_the_card_and_not_of_its_signatures() -> None:
-    """What two people compare is what the card says, in SHA-256."""
+    """Two people compare the card's content, in SHA-256."""
     alice = ALICE.copy()
     assert len(bytes.fromhex(alice.card.fingerprint)) == 32
     assert alice.card.fingerprint != MALLORY.card.fingerprint
@@ -255,7 +255,7 @@ def beside(purpose: str, text: str = "", **times: int) -> Callable[[list[CardKey
 
 
 def text_of(party: Party, purpose: str) -> str:
-    """What a party's card says of its key for a purpose."""
+    """A party's key for a purpose, as its card has it."""
     return party.card.listed(purpose)[0][0].key
 
 
@@ -504,7 +504,7 @@ def test_a_stranger_makes_no_card_in_a_known_name() -> None:
 
 
 def test_listing_the_known_key_without_its_signature_is_not_enough() -> None:
-    """Whoever copies the public key onto a card of their own cannot sign for it."""
+    """A copier of the public key onto a card of their own cannot sign for it."""
     stranger = Party(ALICE.identity)
     own = CardKey(purpose=IDENTITY, key=text_of(stranger, IDENTITY), from_ms=0, until_ms=0)
     known = CardKey(purpose=IDENTITY, key=text_of(ALICE, IDENTITY), from_ms=0, until_ms=0)
@@ -546,7 +546,7 @@ def test_the_identity_key_is_replaced_by_a_card_that_both_sign() -> None:
     third = alice.renew("ticket", now_ms=1000)
     assert len(third.signed.signatures) == 1
     assert follow(second, third.signed).card == third.card
-    # Whoever has heard of neither in between knows nobody who signed the third.
+    # A peer that has heard of neither in between knows nobody who signed the third.
     assert code_of(lambda: follow(first, third.signed)) == "CARD_UNRELATED"
 
 
@@ -632,7 +632,7 @@ def test_a_key_that_was_to_end_earlier_still_does() -> None:
 
 @pytest.mark.parametrize(("role", "purpose"), [(role, purpose) for role in PARTIES for purpose in PURPOSES[role]])
 def test_a_key_in_an_emergency_takes_the_place_of_one_that_was_announced(role: Role, purpose: str) -> None:
-    """Announced for later, and then replaced at once: the new key is the one that counts, for whoever heard of either."""
+    """Announced for later, and then replaced at once: the new key is the one that counts, for peers that heard of either."""
     party = PARTIES[role].copy()
     first = party.card
     announced = party.renew(purpose, now_ms=100, from_ms=5000, until_ms=9000)
@@ -642,7 +642,7 @@ def test_a_key_in_an_emergency_takes_the_place_of_one_that_was_announced(role: R
     assert (newest.from_ms, newest.until_ms) == (200, 0)
     assert urgent.honoured(purpose, 200) == [public]
     assert urgent.in_use(purpose, 200) == public
-    # Only an identity key stays listed, because whoever knows the announcement wants to see its signature.
+    # Only an identity key stays listed, because a peer that knows the announcement wants to see its signature.
     assert (later.key in [key.key for key, _ in urgent.listed(purpose)]) == (purpose == IDENTITY)
     for before in (first, announced):
         assert follow(before, urgent.signed).card == urgent.card
@@ -651,7 +651,7 @@ def test_a_key_in_an_emergency_takes_the_place_of_one_that_was_announced(role: R
 
 
 def test_keys_whose_time_is_over_leave_the_card() -> None:
-    """Of every purpose: a card lists what is in force or will be."""
+    """For every purpose, a card lists the keys that are in force or will be."""
     alice = ALICE.copy()
     alice.renew("ticket", from_ms=10, until_ms=20)
     alice.renew(TLS, now_ms=10, from_ms=10, until_ms=20)

@@ -78,7 +78,7 @@ def test_two_certificates_share_neither_key_nor_number() -> None:
 
 @pytest.mark.parametrize("role", ["researcher", "health", "census"])
 def test_an_identity_survives_its_uri(role: Role) -> None:
-    """What a certificate says is what the peer reads."""
+    """The peer reads the certificate's own words."""
     identity = Identity("org-1", role, "a" * 63)
     assert parse_identity(identity.uri) == identity
     certificate = x509.load_pem_x509_certificate(make_certificate(identity, now_ms=NOW_MS, days=1).certificate)
@@ -124,7 +124,7 @@ def test_what_is_registered_is_read_from_the_certificate_alone() -> None:
 
 
 def test_a_fingerprint_names_one_certificate() -> None:
-    """Of its DER form: the same in any spelling of the file, another for the same identity made again."""
+    """The fingerprint is of the DER form: the same in any spelling of the file, another for the same identity made again."""
     expected = hashlib.sha256(CERTIFICATE.public_bytes(Encoding.DER)).digest()
     assert certificate_fingerprint(CREDENTIALS.certificate) == expected
     assert certificate_fingerprint(CREDENTIALS.certificate.replace(b"\n", b"\r\n")) == expected
@@ -242,7 +242,7 @@ def test_no_altered_byte_of_a_certificate_goes_unnoticed(changes: list[tuple[int
     ids=range(10),
 )
 def test_a_certificate_that_names_nobody_or_two_is_refused(certificate: bytes) -> None:
-    """Whoever is trusted has exactly one name."""
+    """A trusted party has exactly one name."""
     with pytest.raises(ValueError, match=r"."):
         PeerCertificate.parse_pem(certificate)
 
@@ -274,7 +274,7 @@ def patched(old: bytes, new: bytes) -> bytes:
     ids=["names twice", "constraints twice", "party name", "registered id", "address", "length", "not UTF-8"],
 )
 def test_what_no_library_writes_is_refused_like_the_rest(old: bytes, new: bytes) -> None:
-    """ValueError and nothing else, so that a peer's certificate cannot crash whoever registers it."""
+    """ValueError and nothing else, so that a peer's certificate cannot crash the registering node."""
     with pytest.raises(ValueError, match=r"."):
         PeerCertificate.parse_pem(patched(old, new))
 

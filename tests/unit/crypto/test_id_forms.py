@@ -41,7 +41,7 @@ def test_every_usual_spelling_gives_the_same_digits(text: str) -> None:
 
 @given(nine=st.text("0123456789", min_size=9, max_size=9))
 def test_exactly_one_check_digit_is_valid(nine: str) -> None:
-    """Of the ten possible last digits one makes a card, and it is the one of the published algorithm."""
+    """One of the ten possible last digits makes a card, and it is the one of the published algorithm."""
     valid = []
     for digit in "0123456789":
         try:
@@ -147,7 +147,7 @@ def test_pseudonyms_and_names_of_chains_bind_the_form() -> None:
 
 @pytest.mark.parametrize("form", ID_FORMS)
 def test_a_chain_is_found_by_its_name_with_its_form(form: str) -> None:
-    """Whoever holds the keys learns from the name in a log what form the ids have."""
+    """A holder of the keys learns from the name in a log what form the ids have."""
     chain = LinkageChain([LinkageKey(bytes(32)), LinkageKey(KEY)])
     wanted = chain.of_form(form)
     assert chain.beginning(wanted.chain_id) == wanted
@@ -175,7 +175,7 @@ ONE_OF = [(form, spelling) for form, spellings in {**STREET_TYPES, **DIRECTIONS}
 
 @pytest.mark.parametrize(("form", "spelling"), ONE_OF)
 def test_every_spelling_of_a_type_or_direction_is_one(form: str, spelling: str) -> None:
-    """What the tables name as spellings of one word makes no two addresses."""
+    """Two spellings of one word in the tables make no two addresses."""
     written = [
         ADDRESS.format(number=12, name=f"Main {word}") for word in (form, spelling.lower(), f"{spelling.title()}.")
     ]

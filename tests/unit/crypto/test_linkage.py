@@ -118,7 +118,7 @@ def test_a_step_reads_any_layout_of_an_array() -> None:
 
 @given(key=raw_keys, card=cards, pseudonym=st.binary(min_size=16, max_size=16))
 def test_cards_and_pseudonyms_never_stand_for_each_other(key: bytes, card: str, pseudonym: bytes) -> None:
-    """What a card becomes under a key, no pseudonym becomes: a first and a later key hash different kinds of things."""
+    """No pseudonym becomes what a card becomes under a key: a first and a later key hash different kinds of things."""
     first, later = LinkageKey(key).pseudonym(card), LinkageKey(key).next_pseudonym(pseudonym)
     assert first == hmac.digest(key, card.encode(), hashlib.sha256)[:16]
     assert later != hmac.digest(key, pseudonym, hashlib.sha256)[:16]

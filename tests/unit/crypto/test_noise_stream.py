@@ -23,7 +23,7 @@ def reference_bits(seed: bytes, n: int) -> str:
 
 
 def read_as_text(stream: NoiseStream, sizes: list[int]) -> str:
-    """What the given sequence of requests returns, as one string of bits."""
+    """Bits that the given sequence of requests returns, as one string."""
     return "".join(f"{stream.bits(n):0{n}b}" for n in sizes if n)
 
 

@@ -37,7 +37,7 @@ def people(count: int) -> Rows:
 
 
 def opened(payload: RosterPayload, plaintexts: Iterable[tuple[int, bool, bytes]], sealer: FrameSealer) -> bytes:
-    """What is committed to by frames of these plaintexts."""
+    """Commitment to frames of these plaintexts."""
     opener = RosterOpener(payload)
     for index, last, text in plaintexts:
         opener.unseal_frame(index, last, sealer.seal_frame(index, last, text))

@@ -69,7 +69,7 @@ def test_what_is_sealed_is_opened_bit_by_bit(parts: int, share: float, behind: i
 
 @pytest.mark.parametrize("parts", [1, 2, 29])
 def test_all_samples_are_of_one_length(parts: int) -> None:
-    """Of nobody, of one and of everybody: the same head and parts, which follow from the declared places."""
+    """Samples of nobody, of one and of everybody have the same head and parts, which follow from the declared places."""
     declared = parts * PLACES_IN_PART
     for places in (range(0), range(3, 4), range(declared)):
         sealed = sample_of(places, declared).seal(KEY.sealing_key, BOUND)

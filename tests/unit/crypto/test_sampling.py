@@ -98,7 +98,7 @@ def test_an_empty_cohort_gives_an_empty_sample() -> None:
 @pytest.mark.parametrize("n", [0, 1, 16_383, 16_384, 16_385, 40_000])
 @pytest.mark.parametrize("millionths", [1, 400_000, 999_999, WHOLE_MILLIONTHS])
 def test_marks_are_kept_of_those_who_are_taken(n: int, millionths: int) -> None:
-    """Whoever is not marked stays so, and displaces nobody."""
+    """Unmarked people stay so, and displace nobody."""
     world = people(n)
     marks = np.arange(n) % 3 != 0
     before = marks.copy()
@@ -122,7 +122,7 @@ def in_range(taken: int, n: int, share: Fraction) -> bool:
 
 @pytest.mark.parametrize("millionths", [10, 1_000, 50_000, 500_000, 950_000, 999_990])
 def test_the_share_taken_is_the_share_asked_for(millionths: int) -> None:
-    """Of 200,000 people, a binomial number is taken."""
+    """A binomial number of 200,000 people is taken."""
     world = people(200_000)
     share = Fraction(millionths, WHOLE_MILLIONTHS)
     assert in_range(len(take(KEY, world, TAG, millionths)), len(world), share)

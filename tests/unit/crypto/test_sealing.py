@@ -84,7 +84,7 @@ def test_a_sealing_moved_to_another_ticket_roster_or_purpose_stays_shut(info: by
 
 @pytest.mark.parametrize("length", [0, 1, 16, 1088, 1120, 1121, SEALING_OVERHEAD_BYTES - 1, len(SEALED) - 1])
 def test_a_truncated_sealing_is_refused_in_the_same_words(length: int) -> None:
-    """Length errors and wrong keys cannot be told apart by whoever sent them."""
+    """The sender cannot tell length errors and wrong keys apart."""
     assert refusal(KEY, SEALED[:length], INFO) == REFUSAL
     assert REFUSAL.startswith("SEALED_WRONGLY ")
 

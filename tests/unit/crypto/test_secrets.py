@@ -67,7 +67,7 @@ def shows_content(text: str) -> bool:
 
 
 def logged(render: Callable[[], structlog.typing.Processor], secret: object) -> str:
-    """What a log line about the secret says: as a value, inside a list, and in the event's own text."""
+    """A log line about the secret: as a value, inside a list, and in the event's own text."""
     lines = io.StringIO()
     logger = structlog.wrap_logger(structlog.PrintLogger(lines), processors=[render()])
     logger.info("started", key=secret, keys=[secret, {"key": secret}])

@@ -26,14 +26,14 @@ def refusal(key: VerifyKey, message: bytes, signature: bytes) -> InvalidRequestE
 
 @pytest.mark.parametrize("purpose", PURPOSES)
 def test_a_signature_verifies_under_its_own_key(purpose: Purpose) -> None:
-    """What a key signed, its public half accepts."""
+    """A key's public half accepts its signatures."""
     key = SigningKey.generate(purpose, SeededRandomness())
     key.verify_key.verify_signature(b"message", key.sign(b"message"))
 
 
 @pytest.mark.parametrize(
     ("made_for", "used_as"),
-    # Of a log's and a witness's key C2SP fixes every signed byte; tests/unit/tlog/test_cosignature.py keeps those apart.
+    # C2SP fixes every signed byte of a log's and a witness's key; tests/unit/tlog/test_cosignature.py keeps those apart.
     [pair for pair in permutations(PURPOSES, 2) if set(pair) != {Purpose.LOG, Purpose.WITNESS}],
 )
 def test_a_signature_for_one_purpose_never_serves_another(made_for: Purpose, used_as: Purpose) -> None:
@@ -146,7 +146,7 @@ def test_a_malformed_key_text_is_refused_without_quoting_it(text: str) -> None:
 
 
 def test_a_public_key_file_does_not_pass_for_a_private_one() -> None:
-    """Whoever mixes up two key files is told, rather than signing with a public key as secret."""
+    """An operator who mixes up two key files is told, rather than signing with a public key as secret."""
     key = SigningKey(Purpose.TICKET, RAW)
     with pytest.raises(ValueError, match="ed25519-private"):
         SigningKey.parse_text(key.verify_key.to_text(), Purpose.TICKET)
@@ -190,7 +190,7 @@ def test_answer_key_signs_quotes_under_their_own_prefix() -> None:
 
 @pytest.mark.parametrize("purpose", [purpose for purpose in Purpose if purpose not in {Purpose.ANSWER, Purpose.QUOTE}])
 def test_no_other_key_signs_quotes(purpose: Purpose) -> None:
-    """A key that serves one purpose more than its card says would lend its signature to whoever asks for the other."""
+    """A key that serves one purpose more than its card says would lend its signature to another purpose."""
     key = SigningKey(purpose, RAW)
     with pytest.raises(ValueError, match="signs nothing for quote"):
         key.sign(b"m", purpose=Purpose.QUOTE)

@@ -37,7 +37,7 @@ def access(clock: FakeClock) -> Access:
 
 
 def rank(access: Access, *, session: str = "", fingerprint: str = "", headers: dict[str, str] | None = None) -> Rank:
-    """The rank of whoever comes with these."""
+    """The rank of a visitor with these."""
     return access.visitor(session_id=session, fingerprint=fingerprint, headers=headers or {}).rank
 
 
@@ -71,14 +71,14 @@ def test_a_session_ends(access: Access, clock: FakeClock) -> None:
 
 
 def test_sessions_are_bounded(access: Access) -> None:
-    """Whoever signs in without end pushes out their own oldest sessions and takes no memory."""
+    """A visitor who signs in without end pushes out their own oldest sessions and takes no memory."""
     sessions = [access.enter(KEY) for _ in range(300)]
     assert rank(access, session=str(sessions[0])) is Rank.READER
     assert rank(access, session=str(sessions[-1])) is Rank.OPERATOR
 
 
 def test_a_certificate_has_the_rank_that_the_operator_gave_it(access: Access) -> None:
-    """By fingerprint; a forged or unknown one is a reader's."""
+    """Ranks go by fingerprint; a forged or unknown one is a reader's."""
     assert rank(access, fingerprint=FINGERPRINT) is Rank.STAFF
     assert rank(access, fingerprint="cd" * 32) is Rank.READER
 
@@ -109,7 +109,7 @@ def test_without_a_configured_secret_no_header_counts(clock: FakeClock) -> None:
 
 
 def test_tokens_differ_between_visitors(access: Access) -> None:
-    """What proves that a form is one's own proves nothing for somebody else."""
+    """The token of one's own form proves nothing for somebody else."""
     first, second = access.enter(KEY), access.enter(KEY)
     visitor: Callable[[str], str] = lambda session: access.visitor(session_id=session, fingerprint="", headers={}).token  # noqa: E731
     tokens = {

@@ -1,4 +1,4 @@
-"""What a node's own log says of certificates, and what a dashboard makes of one that ends while its connection stays."""
+"""Certificates in a node's own log, and the dashboard's view of one that ends while its connection stays."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_a_certificate_that_ends_while_its_connection_stays_loses_its_rank
 
 
 def test_ranks_are_those_of_the_newest_configuration() -> None:
-    """Whoever was taken out is a reader at the next request, whoever was put in has the rank."""
+    """A person who was removed is a reader at the next request, one who was added has the rank."""
     access = Access(
         clock=FakeClock(NOW_MS),
         randomness=SeededRandomness(),

@@ -1,4 +1,4 @@
-"""What a dashboard does beside its pages: it says problems, and goes on when something fails."""
+"""A dashboard's work beside its pages: it says problems, and goes on when something fails."""
 
 from __future__ import annotations
 

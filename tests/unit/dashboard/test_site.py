@@ -95,7 +95,7 @@ async def test_every_response_forbids_what_no_page_needs(world: World) -> None:
 
 
 async def test_pages_hold_no_inline_code_and_name_nobody_else(world: World) -> None:
-    """What the policy forbids is not there to begin with; nothing is fetched from another host."""
+    """Pages avoid what the policy forbids; nothing is fetched from another host."""
     text = (await world.client.get("/")).text
     assert not re.search(r"<script(?![^>]*src=)", text)
     assert not re.search(r"\son[a-z]+=|\sstyle=", text)
@@ -206,7 +206,7 @@ async def test_a_huge_form_is_refused(world: World) -> None:
 
 
 async def test_probes_and_metrics_need_no_session(world: World) -> None:
-    """For the tools of whoever is on call."""
+    """For the tools of the operator on call."""
     assert (await world.client.get("/healthz")).text == "ok\n"
     ready = await world.client.get("/readyz")
     assert (ready.status_code, ready.json()["problems"]) == (503, ["The node's process is not running."])
@@ -281,7 +281,7 @@ class Listener:
 
 
 async def test_a_page_that_goes_away_frees_its_stream(world: World) -> None:
-    """A browser that opens and closes pages all day leaves nothing behind, and whoever comes later is told of news."""
+    """A browser that opens and closes pages all day leaves nothing behind, and later visitors are told of news."""
     for _ in range(3):
         listeners = [Listener(world) for _ in range(64)]
         for each in listeners:

@@ -34,7 +34,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_plot_that_cannot_be_written_is_refused_before_anything_is_asked(made: list[str], tmp_path: Path) -> None:
-    """What an attack asks of a deployment that stands is spent for good."""
+    """An attack's questions to a standing deployment are spent for good."""
     for file in (tmp_path / "nowhere" / "x.png", tmp_path / ("x" * 300)):
         outcome = run_here("attack", "neighbour", "--plot", file, "--json")
         assert (outcome.code, outcome.error["code"]) == (3, "FILE_UNUSABLE")

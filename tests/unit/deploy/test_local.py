@@ -1,4 +1,4 @@
-"""What `init` writes into the first policy where nobody says otherwise."""
+"""The first policy of `init` where nobody says otherwise."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def test_every_alert_fires_in_its_test_and_not_on_a_healthy_node(alert: str) -> 
 
 @pytest.mark.parametrize("alert", ALERTS)
 def test_every_alert_is_out_within_a_minute(alert: str) -> None:
-    """What the rule waits for, how long it must hold, and the two intervals of prometheus.yml, one after the other."""
+    """The rule's wait, how long it must hold, and the two intervals of prometheus.yml, one after the other."""
     rule = RULES.partition(f"- alert: {alert}\n")[2].partition("- alert:")[0]
     waits = [int(seconds) for seconds in re.findall(r"time\(\) - \w+ > (\d+)", rule)]
     (holds,) = map(int, re.findall(r"^ +for: (\d+)s$", rule, re.MULTILINE))
@@ -93,12 +93,12 @@ def unit(name: str) -> configparser.SectionProxy:
 
 
 def test_systemd_does_not_start_a_node_again_that_stopped_for_good() -> None:
-    """By systemd's own rule: on failure, unless the exit code is one of those that prevent it."""
+    """Systemd's own rule applies: on failure, unless the exit code is one of those that prevent it."""
     service = unit("tripartite-census.service")
     assert service["Restart"] == "on-failure"
     prevented = {int(word) for word in service["RestartPreventExitStatus"].split()}
     assert prevented == {ExitCode.STOPPED} == {exit_code_of("ROLLED_BACK"), exit_code_of("INTEGRITY")}
-    # What another start may mend is tried again.
+    # A fault that another start may mend is tried again.
     assert not prevented & {exit_code_of(code) for code in ("STORE_FAILED", "STATE_UNKNOWN", "INTERNAL", "PORT_TAKEN")}
 
 

@@ -1,4 +1,4 @@
-"""What `doctor` says of a folder and its disk, each mistake by itself."""
+"""`doctor`'s findings about a folder and its disk, each mistake by itself."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def found(home: Path, check: str) -> list[Finding]:
-    """What is said of one thing."""
+    """Finding about one thing."""
     return [each for each in file_findings(home) if each.check == check]
 
 
@@ -57,7 +57,7 @@ def test_what_others_may_read_is_named(home: Path, name: str, mode: int) -> None
 
 @pytest.mark.parametrize("name", ["config.toml", "keys"])
 def test_what_others_may_write_is_named(home: Path, name: str) -> None:
-    """Whoever writes config.toml chooses the peers."""
+    """The writer of config.toml chooses the peers."""
     path = home / name
     path.chmod(path.stat().st_mode | 0o002)
     assert "problem" in levels(home, "permissions")
@@ -101,7 +101,7 @@ def test_the_flush_is_measured_and_leaves_nothing(tmp_path: Path) -> None:
 def test_little_space_is_said_before_there_is_none(
     home: Path, monkeypatch: pytest.MonkeyPatch, free: float, level: str
 ) -> None:
-    """Of a disk of a thousand gigabytes; a share counts as well as the bytes."""
+    """On a disk of a thousand gigabytes; a share counts as well as the bytes."""
     disk = namedtuple("disk", "f_bavail f_frsize f_blocks")  # noqa: PYI024 - as the library's own
     monkeypatch.setattr(os, "statvfs", lambda _: disk(int(free * 1000), 10**6, 10**6))
     assert levels(home, "space") == [level]

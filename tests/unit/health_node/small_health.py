@@ -80,7 +80,7 @@ BEN = party(Identity("university", "researcher", "ben"), "ben")
 
 
 def now_ms() -> int:
-    """By the clock of the loop that is running."""
+    """Time of the running loop's clock."""
     return BEGAN_MS + round(1000 * asyncio.get_running_loop().time())
 
 
@@ -96,7 +96,7 @@ class Received:
     sealed: SealedSample
     manifest: sample_pb2.Manifest
     bits: np.ndarray
-    # Of the rosters that it has: the last one that came.
+    # The last roster that came.
     newest: int
 
 
@@ -124,7 +124,7 @@ class SmallCensus:
         self.charging.set()
         self.releasing.set()
         self._tree = MerkleTree()
-        # By ticket hash: index and entry.
+        # Index and entry by ticket hash.
         self._charges: dict[str, tuple[int, bytes]] = {}
         self._manifests: dict[int, bytes] = {}
         (self._key,) = CENSUS.listed(SAMPLE, UnsealingKey)
@@ -458,7 +458,7 @@ class SmallHealth:
 
     @staticmethod
     def pseudonym(number: int, chain: int = 0) -> bytes:
-        """Of the person with this number."""
+        """Pseudonym of the person with this number."""
         return 2 * (number + 1 + 1000 * chain).to_bytes(8, "big")
 
     def ask(self, where: str = "age >= 0", *, researcher: Any = ALICE, fraction: int = WHOLE_MILLIONTHS) -> Asked:

@@ -145,7 +145,7 @@ async def test_charge_for_another_roster_is_not_believed(tmp_path: Path) -> None
 @pytest.mark.parametrize("after_ms", [0, 1, 120, 199, 200, 249])
 @in_virtual_time
 async def test_sample_leaves_at_the_first_tick_after_its_delay(tmp_path: Path, after_ms: int) -> None:
-    """From when it was submitted, whatever its criteria are and whoever matches."""
+    """From when it was submitted, whatever its criteria are and no matter who matches."""
     async with serving(tmp_path) as health:
         loop = asyncio.get_running_loop()
         await asyncio.sleep(first_tick(round(1000 * loop.time())) / 1000 - loop.time() + after_ms / 1000)
@@ -248,7 +248,7 @@ async def test_questions_of_two_loads_do_not_wait_for_each_other(tmp_path: Path)
 
 @in_virtual_time
 async def test_question_whose_roster_will_never_be_sent_is_ended(tmp_path: Path) -> None:
-    """Its load was replaced before the census node had the roster: whoever asks again is asked about the new load."""
+    """Its load was replaced before the census node had the roster: a repeated question is about the new load."""
     async with serving(tmp_path, rosters=False) as health:
         lost = health.ask()
         await asyncio.sleep(5)
@@ -299,7 +299,7 @@ async def test_sample_that_was_handed_over_goes_again_whatever_was_replaced(tmp_
 
 @in_virtual_time
 async def test_a_ticket_that_is_refused_is_refused_again(tmp_path: Path) -> None:
-    """What ends a ticket is in the log; what is wrong between the agencies is not told as such, and ends nothing."""
+    """The end of a ticket is in the log; a fault between the agencies is not told as such, and ends nothing."""
     async with serving(tmp_path) as health:
         health.census.refusals = [
             RefusedError("BUDGET_EXHAUSTED", scale=30),

@@ -11,7 +11,7 @@ from policy_lab.standing import Standing
 from policy_lab.tables.cells import Cells, tabulated
 from policy_lab.tables.question import Question
 
-# By cell, in the order of the table: every value of its members.
+# Values of the members of every cell, in the order of the table.
 FARMS = {
     ("owner", "high"): [100.0, 400.0, 1000.0],
     ("owner", "trad"): [50.0, 90.0, 150.0, 200.0],

@@ -28,7 +28,7 @@ from policy_lab.document.model import (
 )
 from policy_lab.standing import Standing
 
-# What each renderer would take for markup if it could.
+# Text that each renderer would take for markup if it could.
 HARMFUL = "#panic() $x$ *b* _i_ `r` <e> @f [h] {i} \\ & &amp; <script>alert(1)</script> // /* %s {0} ~ --- = a"
 LONG_WORD = "tests/" + "x" * 150 + "_end"
 _POINTS = [(answers, 0.5 + answers / 200) for answers in range(0, 60, 5)]
@@ -138,7 +138,7 @@ def _of_block(block: Mapping[str, Any]) -> Iterator[str]:
 
 
 class _Words(HTMLParser):
-    """What a page says in its `main`, the list of contents excepted."""
+    """Words of a page's `main`, the list of contents excepted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -166,7 +166,7 @@ def sentences_of_page(html: str) -> str:
 
 
 def beyond_margins(content: bytes, sides: float = 50, ends: float = 15) -> list[tuple[int, str]]:
-    """What of a PDF stands nearer to the edge of its page than so many points: text that is cut off, or nearly."""
+    """Parts of a PDF nearer to the edge of its page than so many points: text that is cut off, or nearly."""
     found = []
     for number, page in enumerate(pypdfium2.PdfDocument(content), start=1):
         width, height = page.get_size()

@@ -33,7 +33,7 @@ def rows(section: str) -> list[list[str]]:
 
 
 def quoted(cell: str) -> list[str]:
-    """What stands in backticks there, but for options."""
+    """Words in backticks there, but for options."""
     return [word for word in re.findall(r"`([^`]+)`", cell) if not word.startswith("--")]
 
 

@@ -81,12 +81,12 @@ def alice() -> Party:
 
 
 def exchange(journal: Journal[CensusState], caller: Identity, signed: SignedCard) -> SignedCard:
-    """What a node that started a moment ago answers to a card."""
+    """Answer of a freshly started node to a card."""
     return CardExchange(journal, FakeClock())(caller, signed)
 
 
 def events(journal: Journal[CensusState]) -> list[Event]:
-    """What the log holds."""
+    """Events of the log."""
     rows = journal.db.query("select entry from entries order by sequence")
     return [parse_entry(bytes(row["entry"])).event for row in rows]
 
@@ -100,7 +100,7 @@ def code_of(action: Callable[[], object]) -> str:
 
 @contextlib.contextmanager
 def unchanged(journal: Journal[CensusState]) -> Iterator[None]:
-    """What happens inside leaves nothing in the log."""
+    """The block leaves nothing in the log."""
     before = events(journal)
     yield
     assert events(journal) == before
@@ -255,7 +255,7 @@ def test_what_is_not_said_of_a_known_peer_stays_as_it_was(journal: Journal[Censu
 
 
 def test_a_known_peers_card_must_follow_the_one_that_is_known(journal: Journal[CensusState], alice: Party) -> None:
-    """Whoever hands in a card for a known name is who was known, or the operator says that it is replaced."""
+    """The sender of a card for a known name is the known party, or the operator says that it is replaced."""
     older, newer, stranger = alice.card, alice.renew("ticket"), Party(ALICE.identity)
     register(journal, newer)
     moved = Party(Identity("institute", "researcher", "alice"))
@@ -269,7 +269,7 @@ def test_a_known_peers_card_must_follow_the_one_that_is_known(journal: Journal[C
     assert events(journal)[-1] == Registered(
         card=stranger.card.signed, note="a lost laptop", projects=("study",), inbox="127.0.0.1:1"
     )
-    # Whoever was known before is nobody now.
+    # A peer known before is nobody now.
     assert code_of(lambda: register(journal, alice.renew("ticket"))) == "CARD_UNRELATED"
 
 
@@ -300,8 +300,8 @@ def test_a_card_with_somebody_elses_log_is_said_before_anything_is_logged(journa
         with unchanged(journal), pytest.raises(InvalidRequestError) as caught:
             register(journal, puppet.card)
         assert caught.value.code == "LOG_NAME_TAKEN"
-        assert f"called {origin}, and that is the log of {owner}." in caught.value.text
-        assert "has a name of its own" in caught.value.hint
+        assert f"names its log {origin}, which is the log of {owner}." in caught.value.text
+        assert "has another name" in caught.value.hint
 
 
 def test_revoking_is_an_entry_of_the_log(journal: Journal[CensusState]) -> None:
@@ -316,7 +316,7 @@ def test_revoking_is_an_entry_of_the_log(journal: Journal[CensusState]) -> None:
 
 
 def test_who_was_revoked_may_be_registered_anew(journal: Journal[CensusState], alice: Party) -> None:
-    """By an operator, like the first time: nothing of what was known before is left, neither card nor studies."""
+    """An operator does it, like the first time: nothing of what was known before is left, neither card nor studies."""
     register(journal, alice.renew("ticket"))
     revoke(journal, "researcher", "alice", "a lost laptop")
     stranger = Party(ALICE.identity)
@@ -363,7 +363,7 @@ def test_another_card_of_the_same_serial_changes_nothing(journal: Journal[Census
 
 
 def forged_cards() -> dict[str, tuple[SignedCard, str]]:
-    """What a caller who is Alice on the wire may try, and how it is refused."""
+    """Attempts of a caller who is Alice on the wire, and how each is refused."""
     bob, stranger, alice = BOB.copy(), Party(ALICE.identity), ALICE.copy()
     next_card = alice.successor("ticket")
     copied = forge(ALICE.identity, subject=subject_of(HEALTH.tls))
@@ -486,7 +486,7 @@ def test_a_card_that_was_under_way_does_not_follow_what_replaced_it(
 
 
 def test_a_card_of_nobody_whom_an_operator_has_registered_is_not_taken(journal: Journal[CensusState]) -> None:
-    """What comes over the wire renews what is known, and introduces nobody."""
+    """A card over the wire renews a known party, and introduces nobody."""
     with unchanged(journal):
         assert code_of(lambda: renew(journal, BOB.card)) == "NOT_REGISTERED"
         assert code_of(lambda: renew(journal, Party(ALICE.identity).renew("ticket"))) == "CARD_UNRELATED"
@@ -577,7 +577,7 @@ def test_keys_are_honoured_until_their_time_is_over(
 def test_an_identity_key_that_was_replaced_makes_no_card(
     journal: Journal[CensusState], clock: FakeClock, alice: Party
 ) -> None:
-    """Whoever stole it can replace nothing any more, from the moment that the new one is known."""
+    """A thief of it can no longer replace anything, from the moment that the new one is known."""
     thief = ALICE.copy()
     register(journal, alice.renew(IDENTITY, now_ms=NOW_MS, from_ms=NOW_MS, until_ms=LATER_MS))
     thief.renew("ticket")
@@ -606,7 +606,7 @@ def test_terms_that_no_log_can_hold_are_the_operators_mistake(
 
 
 def test_a_log_that_registers_what_it_may_not_is_damaged(journal: Journal[CensusState]) -> None:
-    """Whoever goes past the commands: the log refuses, and the journal says that it does not hold."""
+    """For a writer past the commands, the log refuses, and the journal says that it does not hold."""
     before = events(journal)
     with pytest.raises(InternalError, match="CARD_INVALID"), journal.transaction() as transaction:
         transaction.append(Registered(card=OTHER_CENSUS.card.signed, note="", projects=(), inbox=""))

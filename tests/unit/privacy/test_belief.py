@@ -88,7 +88,7 @@ def test_a_belief_on_the_wrong_side_of_its_last_digit_is_still_rounded_up() -> N
 
 @pytest.mark.parametrize(("prior", "expected"), [(0, "0.00000"), (1, "1.00000")])
 def test_certainty_is_moved_by_nothing(prior: int, expected: str) -> None:
-    """Whoever is certain stays certain, and the bracket still closes."""
+    """A certain observer stays certain, and the bracket still closes."""
     assert str(belief_after(41, 30, prior=Fraction(prior))) == expected
     assert str(belief_of_units(10**8, prior=Fraction(prior))) == expected
 

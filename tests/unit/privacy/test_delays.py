@@ -82,7 +82,7 @@ def test_roster_delay_follows_from_the_declared_places() -> None:
 
 
 def test_time_that_does_not_cover_what_is_declared_is_named() -> None:
-    """With the shortest that would; exactly the shortest does. Whoever asks about places is told of no tick."""
+    """With the shortest that would; exactly the shortest does. A question about places gets no tick."""
     figures = {"places": 3 * DECLARED_STEP, "people": 3 * DECLARED_STEP}
     short = policy(release_tick_ms=35, forward_delay_ms=55)
     assert too_short(short, **figures) == {"forward_delay_ms": 56, "release_tick_ms": 36}

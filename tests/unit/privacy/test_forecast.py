@@ -44,7 +44,7 @@ def test_the_interval_holds_nine_times_out_of_ten() -> None:
 @settings(max_examples=50)
 @given(room=st.integers(1, 69), hits=st.integers(1, 60), more=st.integers(0, 1000))
 def test_the_ends_are_in_order_and_the_room_has_to_be_used(room: int, hits: int, more: int) -> None:
-    """Whoever has room for so many answers is in that many at least."""
+    """A person with room for so many answers is in that many at least."""
     early, middle, late = (FORECAST_REACH + 1 if end is None else end for end in waiting_time(room, hits, hits + more))
     assert room <= early <= middle <= late
 
@@ -85,7 +85,7 @@ def test_the_share_is_rounded_up_to_whole_people() -> None:
 
 
 def test_everybodys_charge_takes_room() -> None:
-    """What strict accounting charged before counts for each person."""
+    """Earlier strict charges count for each person."""
     without, *_ = foretold([10] * 200, 100)
     within, *_ = foretold([10] * 200, 100, floor=20 * PRICE)
     assert without.middle is not None

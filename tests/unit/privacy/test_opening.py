@@ -17,7 +17,7 @@ from broker_common.privacy.table_laplace import add_noise
 from broker_common.values import ExactCounts
 
 TICKET, SECRET, LOAD = "ab" * 32, SlotSecret(bytes(range(32))), "6f1d0c7be29a4458"
-# What the charge says of the sample.
+# The charge's commitment to the sample.
 SUBMITTED = "12" * 32
 
 
@@ -34,7 +34,7 @@ def key() -> UnsealingKey:
 
 @pytest.mark.parametrize("counts", [(0,), (41,), (2**53 - 1,), (41, 0, 7), (2**53 - 1,) * 16])
 def test_round_trip_has_one_length(key: UnsealingKey, counts: tuple[int, ...]) -> None:
-    """What is sealed is what is opened, and its size says nothing of the counts, nor of how many there are."""
+    """The opening is what was sealed, and its size says nothing of the counts, nor of how many there are."""
     sealed = seal_opening(make(*counts), key.sealing_key)
     assert len(sealed) == SEALED_OPENING_BYTES
     assert unseal_opening(sealed, TICKET, key) == make(*counts)
@@ -103,7 +103,7 @@ def test_nobody_else_opens_it(key: UnsealingKey) -> None:
     ],
 )
 def test_what_is_no_opening_of_the_ticket_is_refused(key: UnsealingKey, document: bytes) -> None:
-    """Sealed by whoever has the public key, it may be anything."""
+    """Sealed by any holder of the public key, it may be anything."""
     with pytest.raises(InvalidRequestError) as caught:
         unseal_opening(key.sealing_key.seal(document.ljust(1024), opening_info(TICKET)), TICKET, key)
     assert caught.value.code == "MALFORMED_MESSAGE"

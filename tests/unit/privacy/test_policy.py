@@ -32,7 +32,7 @@ DOCUMENT = policy().document
 
 
 def problem(document: bytes) -> str:
-    """What is said of a document."""
+    """Error about a document."""
     with pytest.raises(InvalidRequestError) as caught:
         parse_policy(document)
     assert caught.value.code == "INVALID_VALUE"
@@ -64,7 +64,7 @@ policies = st.builds(
 
 @given(rules=policies)
 def test_a_policy_survives_its_document(rules: Policy) -> None:
-    """What the agency wrote is what every node reads, and the bytes name it."""
+    """Every node reads what the agency wrote, and the bytes name it."""
     assert parse_policy(rules.document) == rules
     assert rules.hash == hashlib.sha256(rules.document).digest()
 
@@ -212,7 +212,7 @@ def test_a_policy_made_in_code_is_held_to_the_same_rules() -> None:
     ],
 )
 def test_choices_that_exclude_each_other_are_named_as_options(rules: dict[str, Any], options: tuple[str, ...]) -> None:
-    """Of 'init', 'create' and 'policy propose' alike: there may be no policy yet."""
+    """Options of 'init', 'create' and 'policy propose' alike: there may be no policy yet."""
     with pytest.raises(InvalidRequestError) as caught:
         verify_policy(policy(**rules))
     assert all(option in caught.value.hint for option in options)
@@ -315,7 +315,7 @@ HOUSEHOLDS = policy(accounting="per_person", subject="household")
 
 @pytest.mark.parametrize("fewer", [PERSONS, HOUSEHOLDS])
 def test_charging_fewer_people_weakens(fewer: Policy) -> None:
-    """Leaving `strict`, where an answer charges everybody, lowers charges, whoever the subject is."""
+    """Leaving `strict`, where an answer charges everybody, lowers charges for both kinds of subject."""
     ((code, sentence),) = fewer.weakens(policy())
     assert code == "CHARGE_LOWERED"
     assert "'per_person' charges fewer people than 'strict'" in sentence
@@ -339,7 +339,7 @@ def test_a_budget_per_person_after_one_per_household_weakens(after: Policy) -> N
 
 @pytest.mark.parametrize(("before", "after"), [(100, 101), (100, 0), (1, 2**32 - 1)])
 def test_allowing_more_answers_weakens(before: int, after: int) -> None:
-    """By one is enough, and no limit at all is the largest; fewer answers weaken nothing."""
+    """One more is enough, and no limit at all is the largest; fewer answers weaken nothing."""
     fewer, more = policy(max_answers=before), policy(max_answers=after)
     ((code, sentence),) = more.weakens(fewer)
     assert code == "ANSWERS_RAISED"
@@ -349,7 +349,7 @@ def test_allowing_more_answers_weakens(before: int, after: int) -> None:
 
 @pytest.mark.parametrize("name", ["forward_delay_ms", "release_tick_ms"])
 def test_a_shorter_delay_weakens(name: str) -> None:
-    """By a millisecond is enough, and so is none at all; longer ones elsewhere make up for nothing."""
+    """A millisecond is enough, and so is none at all; longer ones elsewhere make up for nothing."""
     delays = {"forward_delay_ms": 500, "release_tick_ms": 500}
     before = policy(**delays)
     for shorter in (499, 0):

@@ -39,7 +39,7 @@ PER_PERSON = policy(accounting="per_person")
 
 
 def ledgers(charged: list[int], floor: int = 0) -> Charges:
-    """What subjects were charged."""
+    """Charges of subjects."""
     return Charges(np.array(charged, np.uint32), floor)
 
 
@@ -270,7 +270,7 @@ def test_a_person_whose_charge_is_no_whole_number_of_usual_answers_is_typically_
 
 
 def test_one_answer_at_scale_1_is_not_taken_for_many_at_the_usual_scale() -> None:
-    """Whoever was charged for it: the likelier guess is right as often as after that very answer, 0.73106."""
+    """No matter who was charged for it, the likelier guess is right as often as after that very answer, 0.73106."""
     charges = ledgers([price(1), 5 * PRICE, 30 * PRICE])
     report = make_report(PER_PERSON, common={}, sampled={1: 1, 30: 100}, units=0, charges=charges)
     typical = report.typical_now

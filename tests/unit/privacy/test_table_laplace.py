@@ -359,7 +359,7 @@ def test_an_answer_is_the_counts_plus_one_draw_and_never_clamped(cells: int) -> 
 
 
 def steps(cells: int) -> list[Vector]:
-    """What one person's record can change: there or not, or in another cell."""
+    """Changes that one person's record can make: there or not, or in another cell."""
     one = [tuple(int(i == j) for j in range(cells)) for i in range(cells)]
     moved = [tuple(a - b for a, b in zip(x, y, strict=True)) for x in one for y in one if x != y]
     return [*one, *(tuple(-part for part in x) for x in one), *moved]
@@ -428,7 +428,7 @@ def test_no_probability_is_tabulated_beyond_its_accuracy() -> None:
 
 @pytest.mark.parametrize("cells", range(1, MOST_CELLS + 1))
 def test_points_are_counted_alike_in_both_ways(cells: int) -> None:
-    """By where the sampler picks them, and by the squares that the radius is drawn with: both polynomials have degree d."""
+    """Counted by where the sampler picks them, and by the squares that the radius is drawn with: both polynomials have degree d."""
     for radius in range(2 * cells + 2):
         squares = range(min(cells, radius) + 1)
         assert points(cells, radius) == sum(
@@ -502,7 +502,7 @@ def test_a_margin_of_one_cell_is_the_smallest_that_keeps_the_confidence(
 @pytest.mark.parametrize("cells", [2, 3, 5, 16])
 @pytest.mark.parametrize("scale", [1, 2, 7])
 def test_a_margin_of_several_cells_is_the_smallest_that_keeps_the_confidence(scale: int, cells: int) -> None:
-    """By another form of the law, summed: within m often enough, within m-1 not often enough."""
+    """Summed by another form of the law: within m often enough, within m-1 not often enough."""
     law = law_of_a_cell(scale, cells)
     for confidence in (Fraction(1, 2), Fraction(19, 20), Fraction(999, 1000)):
         m = margin(scale, cells, confidence)
@@ -518,7 +518,7 @@ def test_a_confidence_a_hair_from_a_margin_is_decided_rightly(exp_series: ExpSer
     (q_low, q_high), (power_low, power_high) = exp_series(Fraction(-1, scale)), exp_series(Fraction(-(m + 1), scale))
     assert margin(scale, 1, 1 - 2 * power_high / (1 + q_low)) == m
     assert margin(scale, 1, 1 - 2 * power_low / (1 + q_high)) == m + 1
-    # Of two cells: the tail is 2 q**(m+1) (m + 2 - (m-1) q) / (1 + 4q + q*q).
+    # Tail of two cells: 2 q**(m+1) (m + 2 - (m-1) q) / (1 + 4q + q*q).
     most = 2 * power_high * (m + 2 - (m - 1) * q_low) / (1 + 4 * q_low + q_low**2)
     least = 2 * power_low * (m + 2 - (m - 1) * q_high) / (1 + 4 * q_high + q_high**2)
     assert most - least < Fraction(1, 10**100)

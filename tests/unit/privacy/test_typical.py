@@ -23,7 +23,7 @@ ExpSeries = Callable[[Fraction], tuple[Fraction, Fraction]]
 
 HALF = Fraction(1, 2)
 PAPER = (Answers(41, 30),)
-# By this many times finer than an answer that is an integer, noise is as good as continuous.
+# Noise this many times finer than an integer answer is as good as continuous.
 FINE = 32
 THRESHOLDS = (Fraction(2, 5), HALF, Fraction(11, 20), Fraction(3, 5), Fraction(7, 10), Fraction(9, 10))
 
@@ -90,7 +90,7 @@ def exact_chance_above(groups: Sequence[Answers], nats: float, exp_series: ExpSe
 def test_the_bracket_holds_the_exact_fraction_without_any_allowance(
     exp_series: ExpSeries, groups: tuple[Answers, ...], belief: Fraction
 ) -> None:
-    """What floats lose is added to the bracket: its ends are on either side of the number itself."""
+    """The loss of floats is added to the bracket: its ends are on either side of the number itself."""
     low, high = evidence_of(groups).belief_above(belief)
     exact = exact_chance_above(groups, math.log(belief / (1 - belief)), exp_series)
     assert low < exact.low <= exact.high < high
@@ -192,7 +192,7 @@ def test_too_many_answers_are_refused() -> None:
 
 
 def cost(mixture: dict[int, int]) -> int:
-    """What these answers were charged."""
+    """Charge of these answers."""
     return sum(count * price(scale) for scale, count in mixture.items())
 
 

@@ -141,7 +141,7 @@ def test_two_numbers_of_a_table_cannot_change_places() -> None:
 
 
 def test_a_receipt_proves_itself_to_others() -> None:
-    """It is kept byte for byte: whoever has the census agency's key can check it without the seal and the answer."""
+    """It is kept byte for byte: a holder of the census agency's key can check it without the seal and the answer."""
     kept = opened(seal(pad_answer(answer()))).receipt
     CENSUS.verify_key.verify_signature(kept.signed.receipt, kept.signed.signature)
     assert kept.signed.key_id == CENSUS.key_id
@@ -285,7 +285,7 @@ def test_a_signed_message_that_is_no_receipt_is_refused() -> None:
 
 
 def test_the_name_of_an_unknown_key_is_cut() -> None:
-    """What a stranger sends is not shown at length."""
+    """A stranger's words are not shown at length."""
     signed = sign(receipt())
     signed.key_id = "k" * 1000
     assert refusal(seal(pad_answer(answer(signed)))).details == {"key": "k" * 64, "subject": "answer"}

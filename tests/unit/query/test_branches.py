@@ -23,7 +23,7 @@ def walked(above: list[list[int]], codes: list[int]) -> list[int]:
 @pytest.mark.parametrize("most_parents", [1, 2, 4])
 @pytest.mark.parametrize("seed", range(20))
 def test_branches_are_those_that_a_walk_finds(most_parents: int, seed: int) -> None:
-    """Of trees and of graphs, in whatever order codes are published; no more is looked at than was said before."""
+    """Branches of trees and of graphs, in whatever order codes are published; no more is looked at than was said before."""
     chosen = random.Random(seed)
     published = chosen.sample(range(60), 60)
     above: list[list[int]] = [[] for _ in published]

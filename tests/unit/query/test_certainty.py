@@ -17,7 +17,7 @@ from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary, EventTable
 from broker_common.query.normal_form import all_of, any_of, compare, equal, happened, negate, present, under
 
-# Of each column everything that a person can have, no value included: everybody who there can be.
+# Every value that a person can have in each column, no value included: everybody who there can be.
 N = Column(name="n", type=ColumnType.INTEGER, description="n", minimum=0, maximum=3)
 SEX = Column(name="sex", type=ColumnType.CODE, description="sex", codes=(Code("f", "f"), Code("m", "m")))
 DRUG = Column(
@@ -107,7 +107,7 @@ def test_what_is_said_of_events_is_so_for_everybody_who_there_can_be(condition: 
 
 @given(stays, stays)
 def test_what_is_so_of_two_conditions_on_events_is_said(one: Condition, other: Condition) -> None:
-    """The one without the other: nobody, where whoever has had the one must have had the other."""
+    """The one without the other: nobody, where everyone who has had the one must have had the other."""
     condition = all_of([one, negate(other)])
     assert certainty(condition, SMALL) is expected_of(condition, WITH_EVENTS)
 

@@ -157,7 +157,7 @@ def test_depth_is_limited_while_reading() -> None:
 
 
 def test_depth_is_limited_in_the_normal_form_too() -> None:
-    """What normalisation adds in depth counts as well: <> is a negation."""
+    """Depth added by normalisation counts as well: <> is a negation."""
     message = comparison("age", number(0), "OPERATOR_NOT_EQUAL")
     for level in range(1, MAX_DEPTH + 1):
         combine = all_of if level % 2 else any_of

@@ -113,7 +113,7 @@ def test_homoglyph_is_called_by_its_name() -> None:
 
 
 def test_error_text_never_repeats_unprintable_input() -> None:
-    """What a terminal would obey is not echoed to one."""
+    """Control characters are not echoed to a terminal."""
     for text in ("\x1b[2J = 1", "sex = '\x1b[2J'", "age = 1 \x1b"):
         error = refusal(text)
         assert (error.text + error.hint).isprintable()

@@ -1,4 +1,4 @@
-"""What the documents say of conditions on hierarchies and events is what the reader of conditions says."""
+"""Documents and the reader of conditions agree on hierarchies and events."""
 
 from __future__ import annotations
 

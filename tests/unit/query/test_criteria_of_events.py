@@ -149,13 +149,13 @@ def test_encoding_is_fixed() -> None:
         (
             "any prescription where drug = 'C07'",
             "CRITERIA_SYNTAX",
-            "in the parentheses",
+            "inside the parentheses",
             "Type: any(prescription where",
         ),
         (
             "any(prescription) where drug = 'C07'",
             "CRITERIA_SYNTAX",
-            "in the parentheses",
+            "inside the parentheses",
             "Type: any(prescription where",
         ),
         (
@@ -168,7 +168,7 @@ def test_encoding_is_fixed() -> None:
         ("any(prescription where drug == 'C07' && day > 2010-01-02)", "CRITERIA_SYNTAX", "'=='", "day > '2010-01-02')"),
         # Counts.
         ("count(prescription)", "CRITERIA_SYNTAX", "compared with a number", "Type: count(prescription) >= 2"),
-        ("count prescription >= 3", "CRITERIA_SYNTAX", "in the parentheses", "Type: count(prescription) >= 3"),
+        ("count prescription >= 3", "CRITERIA_SYNTAX", "inside the parentheses", "Type: count(prescription) >= 3"),
         ("any(prescription) >= 3", "CRITERIA_SYNTAX", "true or false by itself", "Type: count(prescription) >= 3"),
         ("(3) <= (any(prescription))", "CRITERIA_SYNTAX", "true or false by itself", "Type: count(prescription) >= 3"),
         ("count(prescription) >= 0", "CRITERIA_SYNTAX", "so that everybody would match", ""),
@@ -206,7 +206,7 @@ def test_encoding_is_fixed() -> None:
         ),
         ("diagnosis under 'I99'", "UNKNOWN_CODE", "no code 'I99'", "Did you mean: "),
         ("diagnosis under 'acute myocardial infarction'", "UNKNOWN_CODE", "no code", "letter for letter: 'I21'"),
-        ("sex under 'male'", "WRONG_OPERATOR", "codes none of which stands under another; 'under' is not defined", ""),
+        ("sex under 'male'", "WRONG_OPERATOR", "codes, none of which is under another; 'under' is not defined", ""),
         ("age under 'I21'", "WRONG_OPERATOR", "whole numbers; 'under' is not defined", ""),
         ("'I21' under diagnosis", "CRITERIA_SYNTAX", "a column on one side and values on the other", ""),
         ("diagnosis under 'I21' under 'I20'", "CRITERIA_SYNTAX", "makes no sense near 'under' (character 23)", ""),
@@ -251,7 +251,7 @@ def test_what_is_asked_of_events_counts_as_a_term() -> None:
 
 
 def _long_list(*, with_chapters: bool) -> Dictionary:
-    """Of 60,000 codes that begin with I in a list of 100,000; every hundredth may stand above those that follow it."""
+    """A list of 60,000 codes that begin with I among 100,000; every hundredth may stand above those that follow it."""
 
     def code(number: int) -> Code:
         letter, top = "IX"[number >= 60_000], number - number % 100

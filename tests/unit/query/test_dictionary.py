@@ -37,7 +37,7 @@ YES_OR_NOT_ASKED = (Code("yes", "Yes"), Code("not asked", "Not asked"))
 
 
 def asked_of(**changed: object) -> AskedOf:
-    """Of one household in five, with changes."""
+    """One household in five was asked, with changes."""
     settings: dict[str, object] = {"not_asked": "not asked", "one_in": 5, "design_effect_hundredths": 280, **changed}
     return AskedOf(**settings)  # type: ignore[arg-type]
 
@@ -49,7 +49,7 @@ def asked_column(codes: tuple[Code, ...] = YES_OR_NOT_ASKED, **changed: object) 
 
 @pytest.mark.parametrize("dictionary", [HEALTH_DICTIONARY, CENSUS_DICTIONARY])
 def test_dictionary_survives_the_wire(dictionary: Dictionary) -> None:
-    """What one node publishes is what the other reads."""
+    """One node reads what the other publishes."""
     assert parse_dictionary_document(dictionary_document(dictionary)) == dictionary
 
 

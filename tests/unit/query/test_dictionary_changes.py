@@ -1,4 +1,4 @@
-"""What a newer dictionary changes is said in sentences, with what it means for questions and data."""
+"""Changes of a newer dictionary are said in sentences, with what they mean for questions and data."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CASES: dict[str, tuple[Dictionary, str, str]] = {
     ),
     "column_added": (replace(OLD, columns=(AGE, ILL, BORN)), "born", "Column 'born' is new."),
     "column_removed": (replace(OLD, columns=(ILL,)), "age", "Column 'age' is gone."),
-    "columns_moved": (replace(OLD, columns=(ILL, AGE)), "", "The columns stand in another order."),
+    "columns_moved": (replace(OLD, columns=(ILL, AGE)), "", "The columns are in another order."),
     "type_changed": (
         replace(OLD, columns=(replace(BORN, name="age", description="Age."), ILL)),
         "age",
@@ -55,7 +55,7 @@ CASES: dict[str, tuple[Dictionary, str, str]] = {
     "description_changed": (ill(description_fr="Diagnostics."), "ill", "Column 'ill' has another description."),
     "codes_added": (ill(codes=(*CODES, Code("K", "Gut"))), "ill", "Column 'ill' has 1 new codes: 'K'."),
     "codes_removed": (ill(codes=CODES[:2]), "ill", "Column 'ill' has lost 1 codes: 'J'."),
-    "codes_moved": (ill(codes=CODES[::-1]), "ill", "The codes of column 'ill' stand in another order."),
+    "codes_moved": (ill(codes=CODES[::-1]), "ill", "The codes of column 'ill' are in another order."),
     "hierarchy_changed": (
         ill(codes=(CODES[0], replace(CODES[1], under=("J",)), CODES[2])),
         "ill",

@@ -260,7 +260,7 @@ def test_unknown_name_is_answered_with_the_nearest(name: str) -> None:
 
 
 def test_unknown_code_is_answered_with_the_nearest() -> None:
-    """Of the columns that are shown."""
+    """The suggestions are columns that are shown."""
     with pytest.raises(InvalidRequestError) as caught:
         found(under="I20-25")
     assert caught.value.code == "INVALID_VALUE"

@@ -236,7 +236,7 @@ def test_every_question_has_one_text_and_one_message_of_its_own(
     ],
 )
 def test_a_log_has_one_spelling_of_a_question(text: str) -> None:
-    """Two spellings of one question would be two questions to whoever compares a ticket with its charge."""
+    """Two spellings of one question would be two questions when a ticket is compared with its charge."""
     with pytest.raises(ValueError, match=r"question|read|empty"):
         read_question(text)
 
@@ -251,7 +251,7 @@ def test_more_cells_than_an_answer_has_are_refused_plainly() -> None:
 
 
 def test_cells_have_names_for_people() -> None:
-    """What a table's rows are headed with."""
+    """Headings of a table's rows."""
     assert [cell.label for cell in (Cell(("French",)), Cell(("English", "French")), REST)] == [
         "French",
         "English, French",

@@ -68,7 +68,7 @@ def test_quote_is_carried_byte_for_byte() -> None:
     ids=str,
 )
 def test_quote_that_cannot_be_one_is_refused(changes: dict[str, Any]) -> None:
-    """Whoever signed it: nobody could show it again, or compare it."""
+    """No matter who signed it, nobody could show it again, or compare it."""
     with pytest.raises(InvalidRequestError, match="MALFORMED_MESSAGE"):
         verified(sign_quote(body(**changes), CENSUS))
 

@@ -120,7 +120,7 @@ def test_error_names_the_place(text: str, problem: str) -> None:
 
 
 def test_full_nesting_is_read() -> None:
-    """Of parentheses, of `not`, and of both with events inside."""
+    """Nesting of parentheses, of `not`, and of both with events inside."""
     deep = MAX_NESTING // 2 - 1
     text = "not (" * deep + "any(t where (a = 1))" + ")" * deep
     assert shape(parse_syntax(scan(text))) == "(not " * deep + "any[t (= a 1)]" + ")" * deep

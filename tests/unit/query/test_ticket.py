@@ -157,7 +157,7 @@ def test_a_ticket_in_anothers_name_is_refused() -> None:
 
 
 def test_an_unknown_key_is_named_but_not_at_length() -> None:
-    """What a stranger sends is cut before it is shown."""
+    """A stranger's words are cut before they are shown."""
     signed = sign_ticket(body(), KEY)
     signed.key_id = "k" * 5000
     assert refusal(signed).details["key"] == "k" * 64
@@ -228,7 +228,7 @@ def test_a_ticket_is_fresh_within_its_lifetime_alone(expires_ms: int, now_ms: in
 
 @pytest.mark.parametrize("expires_ms", [0, 1, NOW_MS - 365 * 86_400_000, 2**63 - 1])
 def test_an_expired_ticket_is_still_the_ticket_it_was(expires_ms: int) -> None:
-    """Whoever brings a charged ticket again is recognised by signature, form and project, whatever the clock says."""
+    """The bearer of a charged ticket is recognised by signature, form and project, whatever the clock says."""
     signed = sign_ticket(body(expires_ms=expires_ms), KEY)
     ticket = verify(signed, "alice")
     assert ticket.hash == hash_bytes(signed.ticket)
@@ -279,7 +279,7 @@ def test_the_steps_are_taken_in_order() -> None:
     ],
 )
 def test_a_ticket_for_another_policy_or_release_is_refused(check: Callable[[VerifiedTicket], None], code: str) -> None:
-    """What the quote said is what counts."""
+    """The quote's values count."""
     ticket = verify(sign_ticket(body(), KEY))
     with pytest.raises(InvalidRequestError) as caught:
         check(ticket)

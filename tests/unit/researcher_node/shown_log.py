@@ -105,7 +105,7 @@ class ShownLog(SignedLog):
 
     @property
     def known(self) -> CensusLog:
-        """What a researcher knows of it."""
+        """A researcher's knowledge of it."""
         return CensusLog(self.signer.verifier, self.witness.verifier)
 
     def grow(self, count: int) -> None:
@@ -143,7 +143,7 @@ class ShownLog(SignedLog):
         return self.append(Slots(**fields | changes), self.clock())
 
     def commitment(self, slot: int) -> bytes:
-        """What the log says of a slot."""
+        """The log's commitment to a slot."""
         return commit_slot(self.slot_secrets[slot], slot)
 
     def quote(self, index: int, slot: int, *, size: int | None = None) -> Offer:
@@ -270,7 +270,7 @@ class ShownLogService(log_service_pb2_grpc.LogServiceServicer):
 
 
 def raising(error: BrokerError) -> Callable[..., Any]:
-    """What raises this error whatever it is asked."""
+    """Something that raises this error, whatever it is asked."""
 
     def answer(*_: object) -> Any:
         raise error

@@ -21,7 +21,7 @@ from researcher_node.cli import _ask, _collect, commands
     "option", [("--scale", "30"), ("--margin", "90"), ("--fraction", "1"), ("--project", "another")], ids=lambda o: o[0]
 )
 def test_ticket_that_is_submitted_again_cannot_be_changed(tmp_path: Path, option: tuple[str, str]) -> None:
-    """Whoever gives another scale must not believe that it was used."""
+    """A user who gives another scale must not believe that it was used."""
     words = ["ask", "--home", str(tmp_path), "--again", "00" * 16, *option]
     error = invoke(commands, words, standalone_mode=False).exception
     assert isinstance(error, click.UsageError)
@@ -73,7 +73,7 @@ async def test_a_census_node_that_goes_on_refusing_gets_no_further_draws(capsys:
 
 
 async def test_other_refusals_are_not_quoted_again() -> None:
-    """What is wrong with the question itself stays wrong."""
+    """A fault of the question itself stays."""
     said = Asking(1, "UNKNOWN_PROJECT")
     with pytest.raises(InvalidRequestError, match="UNKNOWN_PROJECT"):
         await ask(said)

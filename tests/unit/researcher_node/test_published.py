@@ -1,4 +1,4 @@
-"""What a notebook shows of the dictionaries: columns of people and of events, and what their codes stand under."""
+"""The dictionaries in a notebook: columns of people and of events, and the parents of their codes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_every_column_and_code_has_a_row() -> None:
 
 
 def test_codes_are_found_by_the_name_of_their_column() -> None:
-    """Of people, of events, of a variable; none of numbers."""
+    """Codes of people, of events, of a variable; none of numbers."""
     assert PUBLISHED.codes("stay.cause") == {"I": "Heart", "I21": "Infarction"}
     assert PUBLISHED.codes("age") == {}
     assert PUBLISHED.codes("home_language")["French"] == "French spoken most often at home"

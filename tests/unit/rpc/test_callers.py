@@ -39,7 +39,7 @@ REGISTERED = by_fingerprint(PeerCertificate.parse_pem(own.certificate) for own i
 
 
 def connection(certificate: bytes, **changes: Any) -> dict[str, list[bytes]]:
-    """What gRPC says of a connection that shows this certificate."""
+    """GRPC's view of a connection that shows this certificate."""
     return {
         "transport_security_type": [b"ssl"],
         "security_level": [b"TSI_PRIVACY_AND_INTEGRITY"],
@@ -161,7 +161,7 @@ def test_a_connection_that_does_not_say_is_nobodys(missing: str) -> None:
     certificate=st.binary(max_size=200) | st.binary(max_size=30).map(lambda tail: OF_HEALTH.certificate[:-30] + tail)
 )
 def test_no_certificate_of_any_shape_is_more_than_refused(certificate: bytes) -> None:
-    """What a stranger shows cannot fail in another way."""
+    """A stranger's certificate cannot fail in another way."""
     assert refusal(connection(certificate)).code == "INSECURE_TRANSPORT"
 
 

@@ -23,14 +23,14 @@ FAILED = (
         (FAILED, "PEER_DID_NOT_RETURN_A_CERTIFICATE"),
         (FAILED.replace(b": error:", b"\n"), "HANDSHAKE_FAILED"),
         (FAILED.replace(b"PEER_DID_NOT_RETURN_A_CERTIFICATE", b"SOMETHING_NEW"), "HANDSHAKE_FAILED"),
-        # What a stranger asks for is not what the library found.
+        # A stranger's request is not the library's finding.
         (b"E1119 10:20:15.6 8302 ssl_transport_security.cc:3238] No match found for server name: " + FAILED, None),
         (b"timestamp=1 level=info event=refused\n", None),
         (b"", None),
     ],
 )
 def test_the_library_s_lines_are_understood(line: bytes, reason: str | None) -> None:
-    """By their reason; every other line is somebody else's."""
+    """They are known by their reason; every other line is somebody else's."""
     assert reason_of(line) == reason
 
 

@@ -39,7 +39,7 @@ async def test_work_that_fails_ends_the_server_with_an_error_of_ours(error: Exce
 
 
 async def test_work_that_fails_while_it_is_stopped_does_not_hide_why() -> None:
-    """What stopped the node is more than what came of stopping it."""
+    """The reason why the node stopped matters more than a failure while stopping."""
     stop = StopSignal()
 
     async def work() -> None:
@@ -54,7 +54,7 @@ async def test_work_that_fails_while_it_is_stopped_does_not_hide_why() -> None:
 
 
 async def test_what_is_done_again_and_again_is_not_left_half_way() -> None:
-    """Stopped in the middle: whoever stopped it goes on, and closes what it uses, only when that piece is done."""
+    """Stopped in the middle: its stopper goes on, and closes what it uses, only when that piece is done."""
     begun, go_on, done = threading.Event(), threading.Event(), []
 
     def work() -> None:

@@ -30,7 +30,7 @@ Code = grpc.StatusCode
 
 
 def on_the_wire(error: BrokerError) -> AioRpcError:
-    """What a caller in another process catches."""
+    """The error that a caller in another process catches."""
     code, text, trailing = trailing_metadata(error)
     return AioRpcError(code, Metadata(), Metadata(*trailing), details=text)
 
@@ -190,7 +190,7 @@ def test_a_callers_fault_names_its_field(error: BrokerError, fields: list[str]) 
 
 
 async def test_a_call_gives_its_answer_or_our_own_error() -> None:
-    """What a peer's failure means is decided here, at the call; other exceptions are not touched."""
+    """The call decides what a peer's failure means; other exceptions are not touched."""
 
     async def answer() -> int:
         return 7

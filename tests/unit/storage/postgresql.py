@@ -39,7 +39,7 @@ def postgresql_server(folder: Path) -> Iterator[str]:
 
 def _run(command: list[str]) -> None:
     who: dict[str, Any] = {} if _USER is None else {"user": _USER, "extra_groups": []}
-    # What the server inherits must be no pipe of ours, or waiting for the pipe would be waiting for the server.
+    # The server must inherit no pipe of ours, or waiting for the pipe would be waiting for the server.
     subprocess.run(
         command,
         check=True,

@@ -62,7 +62,7 @@ def test_a_wall_clock_set_back_is_not_followed_and_time_goes_on(machine: Machine
 
 
 def test_time_stays_ahead_after_a_jump_that_was_corrected(machine: Machine) -> None:
-    """What has expired stays expired; the wall clock rules again when it has caught up."""
+    """Expired quotes stay expired; the wall clock rules again when it has caught up."""
     machine.wall.advance(HOUR_MS)
     assert machine.steady() == START_MS + HOUR_MS
     machine.wall.advance(-HOUR_MS)

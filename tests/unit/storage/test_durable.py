@@ -37,7 +37,7 @@ def test_the_old_file_stands_until_the_block_ends(tmp_path: Path) -> None:
 
 
 def left_open(folder: Path) -> list[str]:
-    """What this process holds open of a folder; other threads open and close files of their own meanwhile."""
+    """Files of a folder that this process holds open; other threads open and close files of their own meanwhile."""
     paths = []
     for link in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
@@ -121,7 +121,7 @@ def test_syncing_a_directory_closes_it(tmp_path: Path) -> None:
 
 
 def test_a_lock_is_held_once(tmp_path: Path) -> None:
-    """Whoever comes second is told so, does not take it from the first, and gets it afterwards."""
+    """The second one is told so, does not take it from the first, and gets it afterwards."""
     file = tmp_path / "lock"
     with exclusive(file) as first:
         with exclusive(file) as second:

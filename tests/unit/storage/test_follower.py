@@ -80,7 +80,7 @@ class Watched:
 
     @property
     def told(self) -> list[int]:
-        """What was told since the log was last read from its beginning."""
+        """News since the log was last read from its beginning."""
         return self.notes[-1].entries
 
     def at(self, size: int) -> Followed[tuple[int, int, Head]]:

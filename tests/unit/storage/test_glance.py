@@ -29,7 +29,7 @@ def test_a_look_at_a_free_journal_takes_no_thread(journal: Journal[CensusState])
 
 
 def test_a_look_at_a_held_journal_does_not_hold_up_the_loop(journal: Journal[CensusState]) -> None:
-    """Whoever holds it for long, everybody else is served meanwhile; the look waits for its turn."""
+    """However long it is held, everybody else is served meanwhile; the look waits for its turn."""
     held, let_go = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -56,7 +56,7 @@ def test_a_look_at_a_held_journal_does_not_hold_up_the_loop(journal: Journal[Cen
 
 
 def test_a_look_that_fails_lets_go_of_the_journal(journal: Journal[CensusState]) -> None:
-    """What it raises is raised, and the next one finds the journal free."""
+    """Its error is raised, and the next one finds the journal free."""
 
     def fail() -> None:
         raise LookupError

@@ -49,7 +49,7 @@ def write(home: Home, text: str | bytes) -> None:
 
 
 def problem(home: Home) -> str:
-    """What is said of a configuration."""
+    """Error about a configuration."""
     with pytest.raises(InvalidRequestError) as caught:
         home.load_config(Config)
     assert caught.value.code == "CONFIG_INVALID"
@@ -59,7 +59,7 @@ def problem(home: Home) -> str:
 
 @pytest.mark.parametrize("error", [RefusedError("LOADING"), OSError("no space"), ZeroDivisionError()])
 def test_load_that_fails_is_remembered_whatever_ended_it(home: Home, error: Exception) -> None:
-    """Whoever watches the node hears of a bug as of a wrong file, until a load succeeds."""
+    """Watchers of the node hear of a bug as of a wrong file, until a load succeeds."""
     with pytest.raises(type(error)), home.noting_refused_load():
         raise error
     assert home.is_load_refused
@@ -69,7 +69,7 @@ def test_load_that_fails_is_remembered_whatever_ended_it(home: Home, error: Exce
 
 
 def test_settings_are_read_with_their_types(home: Home) -> None:
-    """What is written is what is used, what is left out has its default."""
+    """Written settings are used, missing ones have their defaults."""
     write(home, 'origin = "x.test/log"\n[limits]\nopen_queries = 3\n')
     assert home.load_config(Config) == Config(origin="x.test/log", limits=Limits(open_queries=3))
 

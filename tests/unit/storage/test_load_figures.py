@@ -1,4 +1,4 @@
-"""What a load tells its operator: every row left out, what changed, and nothing that a person may have written."""
+"""A load's report to its operator: every row left out, what changed, and nothing that a person may have written."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_figures_say_what_changed_and_whether_by_much(tmp_path: Path) -> None:
 
 
 def test_only_published_codes_are_kept(tmp_path: Path) -> None:
-    """What is no code may be a name."""
+    """A text that is no code may be a name."""
     figures = figures_of(tmp_path, [("1", "Ada Lovelace", "x", "y", "I21;Lovelace")])
     keep_figures(tmp_path, figures, {})
     assert b"Lovelace" not in (tmp_path / FIGURES_FILE).read_bytes()

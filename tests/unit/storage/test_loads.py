@@ -55,13 +55,13 @@ def put(folder: LoadFolder, journal: Journal[HealthState], seed: str = "load", c
 
 
 def commitments(journal: Journal[HealthState]) -> dict[str, str]:
-    """What the log says of every load."""
+    """The log's commitments to every load."""
     with journal.reading() as state:
         return dict(state.commitments)
 
 
 def commitment(journal: Journal[HealthState]) -> str:
-    """What the log says of the load in force."""
+    """The log's commitment to the load in force."""
     with journal.reading() as state:
         return state.commitments[state.load]
 

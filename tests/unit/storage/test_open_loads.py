@@ -38,7 +38,7 @@ class Node:
         )
         begin(self.journal, "health")
         self.read: list[str] = []
-        # What reading a load ends with.
+        # Outcomes of reading a load.
         self.failing: dict[str, Exception] = {}
         self.open = OpenLoads(self.journal, self.loads, read=self.read_file, needed=lambda: {self.journal.state.load})
 
@@ -96,7 +96,7 @@ def test_next_load_is_read_before_it_is_in_force(node: Node) -> None:
 
 
 def test_load_that_was_read_ahead_and_is_not_the_committed_one_is_refused(node: Node) -> None:
-    """What a question is answered from is what the log committed to, however early it was read; put right it is read again."""
+    """A question is answered from the load that the log committed to, however early it was read; put right it is read again."""
     with node.writing("second") as following:
         node.loads.file(following).write_bytes(b"forged")
         node.open.look_ahead()
@@ -207,7 +207,7 @@ def test_damaged_load_is_named_before_anything_of_it_is_read(node: Node) -> None
 
 
 def test_start_reads_the_load_in_force_and_no_other(node: Node) -> None:
-    """What somebody left in the folder keeps no node from starting, and what is being loaded just then does not either."""
+    """A stray file in the folder keeps no node from starting, and a load in progress does not either."""
     first, left = node.journal.state.load, node.write("left")
     with node.writing("second") as following:
         node.failing = dict.fromkeys((left, following), InternalError("INTEGRITY", problem="damaged"))
@@ -239,7 +239,7 @@ FAILURES = [
 
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: type(failure).__name__)
 def test_load_that_cannot_be_read_ahead_is_said_once_and_stops_nobody(node: Node, failure: Exception) -> None:
-    """Nor is it tried every second; whoever asks for it once it is in force has it read again."""
+    """Nor is it tried every second; a caller that asks for it once it is in force has it read again."""
     first = node.journal.state.load
     with node.writing("second") as following, capture_logs() as said:
         node.failing[following] = failure
@@ -287,7 +287,7 @@ def test_file_that_is_changed_between_hash_and_reading_is_refused(node: Node, mo
 
 
 def test_file_that_is_changed_while_it_is_read_ahead_is_read_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was read ahead is not kept for the question, which hashes and reads what is there by then."""
+    """The data read ahead is not kept for the question, which hashes and reads what is there by then."""
     content_hash = LoadFolder.content_hash
     with node.writing("second") as following:
         file = node.loads.file(following)

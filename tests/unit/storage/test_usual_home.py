@@ -81,7 +81,7 @@ def test_a_command_without_a_home_says_where_it_looked(words: tuple[str, ...], s
 
 @pytest.mark.parametrize("role", ["researcher", "health", "census"])
 def test_a_command_works_in_the_usual_home(role: str, deployment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is wrong there is told of that home; and --home is stronger than both others."""
+    """An error there is told of that home; and --home is stronger than both others."""
     monkeypatch.chdir(deployment)
     command = "answers" if role == "researcher" else "status"
     outcome = run_here(role, command)

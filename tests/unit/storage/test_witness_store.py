@@ -29,7 +29,7 @@ def test_the_newest_checkpoint_stands_in_the_store(store: WitnessStore) -> None:
 
 
 def test_a_checkpoint_is_durable_when_it_is_put(store: WitnessStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Content, then name: whoever is shown it afterwards can rely on it."""
+    """Content, then name: a reader who is shown it afterwards can rely on it."""
     steps: list[str] = []
     fsync: Callable[[int], None] = os.fsync
 

@@ -84,7 +84,7 @@ def code_of(action: Callable[[], object]) -> tuple[str, bool]:
 
 
 def stored(path: Path) -> set[tuple[str, str, int, str]]:
-    """What the file holds, read by a connection of its own."""
+    """Rows of the file, read by a separate connection."""
     connection = sqlite3.connect(path)
     rows = connection.execute("select log, witness, size, note from cosigned").fetchall()
     connection.close()
@@ -100,7 +100,7 @@ def row(cosigned: CosignedNote) -> tuple[str, str, int, str]:
 
 
 def shown(journal: Journal[CensusState], size: int, witness: Cosigner = WITNESS) -> str:
-    """What a peer says that it has cosigned of our log."""
+    """A peer's claim of what it has cosigned of our log."""
     return witness.cosign(journal.checkpoint(size), NOW_S)
 
 
@@ -141,7 +141,7 @@ def test_a_log_that_is_older_than_a_peer_has_seen_was_rolled_back(
 
 @pytest.mark.parametrize("size", [1, 4, SIZE])
 def test_a_log_beside_what_a_peer_has_seen_was_rolled_back(witnessing: Witnessing, size: int) -> None:
-    """Of the same length or shorter, with other entries: restored, and gone on differently."""
+    """A log of the same length or shorter, with other entries: restored, and gone on differently."""
     note = WITNESS.cosign(SIGNER.sign_checkpoint(size, bytes(32)), NOW_S)
     assert code_of(lambda: take(witnessing, note)) == ("ROLLED_BACK", True)
 
@@ -174,7 +174,7 @@ def test_only_the_peers_own_cosignature_is_kept(
         assert code_of(lambda note=note: take(witnessing, note)) == ("BAD_SIGNATURE", False)  # type: ignore[misc]
     assert stored(file) == set()
     assert take(witnessing, whole) == SIZE
-    # What is no news is verified all the same, unless it is the very note that is kept.
+    # A known note is verified all the same, unless it is the very note that is kept.
     assert code_of(lambda: take(witnessing, shown(journal, 4, OTHER_WITNESS))) == ("BAD_SIGNATURE", False)
 
 
@@ -241,11 +241,11 @@ class Log:
             self.tree.append(f"{'b' if beside_from is not None and number >= beside_from else 'a'}{number}".encode())
 
     def note(self, size: int) -> str:
-        """Its checkpoint, signed by the peer: whoever has two histories can sign both."""
+        """Its checkpoint, signed by the peer: a party with two histories can sign both."""
         return PEER.sign_checkpoint(size, self.tree.root(size))
 
     def cosigned(self, witnessing: Witnessing, size: int, since: int = 0) -> str:
-        """What is answered when it is shown, with the proof from `since` on."""
+        """Answer when it is shown, with the proof from `since` on."""
         proof = self.tree.consistency_proof(since, size) if since else []
         return witnessing.cosign(self.note(size), proof, PEER.verifier)
 
@@ -265,7 +265,7 @@ def test_the_first_checkpoint_of_a_log_is_cosigned_as_it_is(file: Path, witnessi
 
 
 def test_of_a_peers_checkpoint_its_own_lines_are_cosigned(file: Path, witnessing: Witnessing) -> None:
-    """What else stands there would be in our export, and nobody could explain it."""
+    """Other lines there would be in our export, and nobody could explain them."""
     padded = HONEST.note(5) + f"\u2014 {HEALTH_ORIGIN} AAAAAA==\n\u2014 x AAAAAAAA\n"
     note = witnessing.cosign(padded, [], PEER.verifier)
     assert note == OWN.cosign(HONEST.note(5), NOW_S)
@@ -293,7 +293,7 @@ def test_what_is_not_newer_is_answered_with_the_last(witnessing: Witnessing) -> 
 
 
 def test_a_log_beside_the_last_is_never_cosigned(file: Path, witnessing: Witnessing) -> None:
-    """Of the same length, or longer with a proof from its own past: two histories are what a witness is there to see."""
+    """A log of the same length, or longer with a proof from its own past: a witness is there to see two histories."""
     HONEST.cosigned(witnessing, 12)
     before = stored(file)
     beside = Log(beside_from=11)
@@ -377,7 +377,7 @@ def test_a_witness_remembers_over_a_restart(file: Path) -> None:
 
 
 def test_a_smaller_note_never_takes_the_place_of_a_larger(journal: Journal[CensusState], file: Path) -> None:
-    """Whoever writes it: the row only grows."""
+    """No matter who writes it, the row only grows."""
     for size, kept in ((5, 5), (3, 5), (5, 5), (6, 6)):
         with journal.transaction() as transaction:
             CosignedNotes(transaction.db).put(CosignedNote(ORIGIN, HEALTH_ORIGIN, size, f"note {size}"))

@@ -22,7 +22,7 @@ from deploy.synthetic.long_form import WORKING_AGE, got_the_form, long_form
 
 SIGMAS = 6.0
 TILES = 1000
-# Of a share at work, of what was published: who works depends on age, which the model leaves out.
+# Deviation of a share at work from the published one: who works depends on age, which the model leaves out.
 AT_WORK = 0.005
 # An effect is measured in the people themselves; a rare value's is not worth a comparison.
 ENOUGH_PEOPLE = 2_000
@@ -37,7 +37,7 @@ def people() -> People:
 
 @pytest.fixture(scope="module")
 def answers(people: People) -> dict[str, Integers]:
-    """What they would answer if everybody were asked, and their mother tongues."""
+    """Their answers if everybody were asked, and their mother tongues."""
     first_official = first_official_languages(people, DICE)
     mother_tongue = mother_tongues(people, first_official, DICE)
     form = long_form(people, first_official, mother_tongue, DICE).by_variable()
@@ -80,7 +80,7 @@ def test_no_language_is_spoken_regularly_besides_itself(answers: dict[str, Integ
 
 
 def test_only_speakers_speak(answers: dict[str, Integers]) -> None:
-    """Whoever speaks an official language at home besides another can converse in it."""
+    """A person who speaks an official language at home besides another can converse in it."""
     knowledge = "knowledge_of_official_languages"
     for language in ("English", "French"):
         speaks = names(answers, language, "other_home_languages")
@@ -137,7 +137,7 @@ def design_effect(named: Floats, household: Integers) -> float:
 def test_the_declared_design_effect_is_neither_too_small_nor_far_too_large(
     people: People, answers: dict[str, Integers], variable: str
 ) -> None:
-    """For each value that is not rare: whoever widens intervals by it covers at least what is promised."""
+    """For each value that is not rare: intervals widened by it cover at least what is promised."""
     column = CENSUS_DICTIONARY.column(variable)
     assert column.asked_of is not None
     effects = [

@@ -60,7 +60,7 @@ PERSONS = policy(accounting="per_person")
 HOUSEHOLDS = policy(accounting="per_person", subject="household")
 OTHER_AGENCY = SigningKey(Purpose.POLICY, bytes(32))
 OTHER_OPERATOR = SigningKey(Purpose.OPERATOR, bytes(32))
-# What comes next in a log; what the operator signs depends on the place where it stands.
+# Next entry of a log; the operator signs for one place in it.
 Step: TypeAlias = Event | Callable[[CensusState], Event]
 
 
@@ -71,7 +71,7 @@ def entry_after(state: LogState, event: Event, **changes: Any) -> Entry:
 
 
 def event_of(state: CensusState, step: Step) -> Event:
-    """What the step is in this state."""
+    """Event of the step in this state."""
     return step(state) if callable(step) else step
 
 
@@ -135,7 +135,7 @@ def to_persons(number: int, **changes: Any) -> Step:
     return lambda state: charged(number, before=state.charged_units, **{"ledger": hash_of(5)} | changes)
 
 
-# What the policy key alone does not put in force although nobody learns more by it.
+# Policies that the policy key alone does not put in force although nobody learns more by them.
 SERVES_LESS: list[tuple[str, dict[str, Any]]] = [
     ("RETENTION_SHORTENED", {"sample_retention_ms": 0}),
     ("RETENTION_SHORTENED", {"answer_retention_ms": 60_000}),
@@ -153,7 +153,7 @@ QUOTED: tuple[Step, ...] = (*BEGINNING, adopted(TWO_AT_A_TIME), loaded(), roster
 
 
 def unconfirmed(rules: Policy) -> Step:
-    """The adoption of a weaker policy by whoever has the policy key alone."""
+    """The adoption of a weaker policy by a holder of the policy key alone."""
     return adopted(rules)
 
 
@@ -421,7 +421,7 @@ BREACHES = [
     Breach("EXPIRY_AFTER_DELIVERY", (*RELEASED, DELIVERY), EXPIRY, RETENTION_MS),
     Breach("EXPIRED_EARLY", RELEASED, EXPIRY),
     Breach("EXPIRED_EARLY", RELEASED, EXPIRY, RETENTION_MS - 1),
-    # What a later policy keeps for a shorter time, it keeps so for answers that come out under it.
+    # A later policy's shorter retention holds for answers that come out under it.
     Breach("EXPIRED_EARLY", (*RELEASED, lambda state: confirmed(state, BRIEF)), EXPIRY, RETENTION_MS - 1),
     Breach("SHUTDOWN_MISSING", EXHAUSTED, released),
     Breach("SHUTDOWN_MISSING", EXHAUSTED, charged(2, before=PRICE_1, scale=2)),
@@ -608,7 +608,7 @@ def test_ending_proof_or_service_takes_the_operators_confirmation(code: str, cha
 
 
 def test_stolen_policy_key_leaves_samples_for_an_audit_on_site() -> None:
-    """What is charged after its attempt is still kept for the time that was promised."""
+    """A charge after its attempt is still kept for the time that was promised."""
     state = state_after(*BY_PERSON)
     gone = policy(accounting="per_person", sample_retention_ms=0)
     assert refusal(state, entry_after(state, adopted(gone))) == "RETENTION_SHORTENED"
@@ -709,7 +709,7 @@ def test_charges_to_persons_are_nobody_elses() -> None:
 
 
 def test_strict_charges_stay_everybodys_under_per_person_accounting() -> None:
-    """What strict accounting has charged is nobody's to get back: persons start from it."""
+    """Nobody gets strict charges back: persons start from them."""
     state = state_after(*READY, charged(1, scale=1), lambda state: confirmed(state, PERSONS))
     assert (state.charged_units, state.common_units, state.everyones_units) == (PRICE_1, PRICE_1, PRICE_1)
     assert refusal(state, entry_after(state, event_of(state, to_persons(2, scale=1)))) == "CAP_PASSED"
@@ -822,7 +822,7 @@ def test_an_adoption_has_one_spelling() -> None:
 
 
 def b64_or_none(text: str) -> bytes | None:
-    """What Python's strict decoder makes of the text."""
+    """Result of Python's strict decoder of the text."""
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:
@@ -839,7 +839,7 @@ def test_every_load_is_remembered() -> None:
 
 
 def test_a_shutdown_that_must_follow_is_said() -> None:
-    """By a charge or by a policy after which nothing fits, until it has followed."""
+    """A charge or a policy after which nothing fits says it, until it has followed."""
     for after in (EXHAUSTED, (*CHARGED, adopted(policy(max_belief="0.51", scales=(30,))))):
         assert not state_after(*after[:-1]).must_shut_down
         state = state_after(*after)
@@ -936,7 +936,7 @@ def test_slots_are_open_from_their_commitment_to_their_charge() -> None:
     assert (state.next_slot, list(state.open_slots)) == (3, [0, 2])
     state.apply(entry_after(state, slots(3, count=2, void_below=2)))
     assert (state.next_slot, state.open_slots) == (5, {number: hash_of(number) for number in (2, 3, 4)})
-    # What was said to be void stays so, whatever a later batch says.
+    # A slot declared void stays so, whatever a later batch says.
     state.apply(entry_after(state, slots(5, count=1)))
     assert list(state.open_slots) == [2, 3, 4, 5]
     state.apply(entry_after(state, slots(6, count=1, void_below=6)))

@@ -48,7 +48,7 @@ def line_of(key: SigningKey, message: str, time: bytes, name: str = NAME) -> str
 
 
 def message(time: int | str = TIME_S, checkpoint: Checkpoint = CHECKPOINT) -> str:
-    """What is signed, from the specification's text."""
+    """The signed bytes, from the specification's text."""
     return f"cosignature/v1\ntime {time}\n{checkpoint.origin}\n{checkpoint.size}\n{b64encode(ROOT).decode()}\n"
 
 
@@ -166,7 +166,7 @@ WRONG_LINES = {
 
 @pytest.mark.parametrize("line", WRONG_LINES.values(), ids=list(WRONG_LINES))
 def test_a_wrong_cosignature_is_refused(line: str) -> None:
-    """Of another text or time, or in another layout; also beside a right one."""
+    """A line of another text or time, or in another layout; also beside a right one."""
     assert refusal(NOTE + line) == "BAD_SIGNATURE"
     assert refusal(COSIGNED + line) == "BAD_SIGNATURE"
     assert refusal(NOTE + line + COSIGNED[len(NOTE) :]) == "BAD_SIGNATURE"
@@ -232,7 +232,7 @@ def test_no_checkpoint_is_a_cosigned_message(size: int, time_s: int, origin: str
 
 
 def test_lines_are_told_by_name_and_key_hash() -> None:
-    """What an auditor reports of lines that nobody explains."""
+    """Lines that an auditor reports because nobody explains them."""
     hashes = [
         hashlib.sha256(name.encode() + b"\n" + kind + key.verify_key.raw).digest()[:4]
         for name, kind, key in ((ORIGIN, b"\1", LOG_KEY), (NAME, b"\4", KEY))
@@ -266,7 +266,7 @@ def test_of_a_note_the_lines_of_known_keys_are_left() -> None:
 
 
 def test_a_note_that_no_known_key_signed_is_none() -> None:
-    """What would be left has no signature, which is no note."""
+    """The remaining text has no signature, which is no note."""
     stranger = NoteVerifier(ORIGIN, (SigningKey(Purpose.LOG, bytes(32)).verify_key,))
     with pytest.raises(InvalidRequestError) as caught:
         only_lines_of(COSIGNED, stranger, OTHER.verifier)

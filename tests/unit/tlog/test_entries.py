@@ -396,7 +396,7 @@ def test_the_largest_honest_entries_fit() -> None:
         # A card is mostly base64: lines of 64 letters, whose ends are escaped in the card and again in the entry.
         Announced(card=SignedCard(document=("x" * 64 + "\\n") * (MAX_CARD_BYTES // 66), signatures=SIGNATURES * 8)),
         Revoked(role="researcher", name="x" * 4096, note="\x01" * MAX_NOTE_CHARACTERS),
-        # What a command accepts as a note fits, whatever it is made of: escapes are the longest spelling.
+        # Every note that a command accepts fits, whatever it is made of: escapes are the longest spelling.
         Shutdown(reason="operator", note="x" * MAX_NOTE_CHARACTERS),
         Shutdown(reason="operator", note="\x01" * MAX_NOTE_CHARACTERS),
         Shutdown(reason="operator", note="\U0001f341" * MAX_NOTE_CHARACTERS),

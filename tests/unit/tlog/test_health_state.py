@@ -50,10 +50,10 @@ TICKET = hash_of(1)
 FORWARD = Forwarded(ticket=TICKET, roster=1, manifest=hash_of(8))
 CHARGE = ReportedCharge(ticket=TICKET, log_index=3, checkpoint="a note")
 SETTLED = Settled(ticket=TICKET)
-# By the health agency itself, before anything was handed over; and by the census agency.
+# Refusals by the health agency itself, before anything was handed over; and by the census agency.
 WITHDRAWN = Refused(ticket=TICKET, code="ROSTER_NOT_IN_FORCE")
 REFUSED = signed_refusal(FORWARD, "SERVICE_SHUT_DOWN")
-# What a refusal may say of another ticket or sample.
+# A refusal's fields about another ticket or sample.
 OTHERWISE: tuple[dict[str, Any], ...] = (
     {"ticket": hash_of(2)},
     {"manifest": hash_of(2)},
@@ -244,7 +244,7 @@ def test_the_life_of_a_ticket() -> None:
 
 @pytest.mark.parametrize(("before", "refused"), [(ACCEPTED, WITHDRAWN), (FORWARDED, REFUSED)])
 def test_a_ticket_may_end_without_an_answer(before: Sequence[Event], refused: Refused) -> None:
-    """By the health agency's own word before a sample was sent, by the census agency's signed one after that."""
+    """The health agency's own word ends it before a sample was sent, the census agency's signed one after that."""
     state = state_after(*before, refused)
     ticket = state.tickets[TICKET]
     assert (ticket.refused, ticket.is_open) == (refused.code, False)
@@ -291,7 +291,7 @@ def test_a_ticket_keeps_the_chain_that_it_was_accepted_under() -> None:
 
 
 def test_the_next_load_comes_under_the_new_chain() -> None:
-    """What is loaded after a change of the key carries the new chain, and keys may change again."""
+    """A load after a change of the key carries the new chain, and keys may change again."""
     state = state_after(*RELINKED, loaded("load3", linkage=chain_of(2)))
     assert (state.load, state.linkage) == ("load3", chain_of(2))
     state.apply(entry_after(state, relinked("load4", previous=chain_of(2), linkage=chain_of(3))))

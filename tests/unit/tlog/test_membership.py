@@ -282,7 +282,7 @@ def test_an_entry_that_breaks_a_rule_is_refused_and_changes_nothing(breach: Brea
 
 
 PUPPET = Identity("health-x", "health", "node")
-# By the role whose log it is: a peer of it, and the organisation that wants to have that one's log.
+# Cases by the role whose log it is: a peer of it, and the organisation that wants to have that one's log.
 RIVALS = {"census": (HEALTH, PUPPET), "health": (CENSUS, Identity("census-x", "census", "node"))}
 
 
@@ -316,7 +316,7 @@ def test_the_name_of_a_log_is_its_first_owners_for_ever() -> None:
         state.apply(entry_after(state, registered(free)))
         # It may not come to it by a replacement either.
         assert refusal(state, registered(rival, note="a new home")) == "CARD_INVALID"
-        # Whose it was may have it again.
+        # Its former owner may have it again.
         note = "" if isinstance(change, Revoked) else "the old home again"
         state.apply(entry_after(state, registered(HEALTH, note=note)))
 
@@ -331,7 +331,7 @@ def test_researchers_have_no_log_and_share_nothing() -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_a_peer_is_known_from_its_entry_until_it_is_revoked(role: str) -> None:
-    """By its name, with studies and inbox, and its certificate is recognised for as long."""
+    """It is known by its name, with studies and inbox, and its certificate is recognised for as long."""
     state = state_after(role, *beginning(role))
     (certificate,) = BOB.card.certificates(0)
     assert state.membership.peer("researcher", "bob") is None
@@ -435,7 +435,7 @@ def test_certificates_are_recognised_until_their_time_is_over() -> None:
 
 
 def test_a_copy_goes_its_own_way() -> None:
-    """What is tried on it is not true."""
+    """Changes on a copy do not affect the original."""
     state = state_after("census", *beginning())
     before = contents(state)
     copy = Membership.copy_of(state.membership)

@@ -295,7 +295,7 @@ def test_roots_and_proofs_of_pymerkle() -> None:
 
 
 def test_verdicts_of_sigstore() -> None:
-    """What another verifier accepts and refuses, of right and of damaged proofs, is accepted and refused here."""
+    """Right and damaged proofs are accepted and refused here as by another verifier."""
     for case in LIBRARIES["verdicts"]:
         proof = [bytes.fromhex(node) for node in case["proof"]]
         entry = b"leaf %d" % case["index"]

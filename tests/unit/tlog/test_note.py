@@ -90,7 +90,7 @@ def test_the_layout_is_the_documented_one() -> None:
 
 @given(origin=names, size=st.integers(0, 2**64), root=roots)
 def test_a_checkpoint_survives_its_text(origin: str, size: int, root: bytes) -> None:
-    """What is written is what is read, whatever the origin, size and root."""
+    """The text is read as it was written, whatever the origin, size and root."""
     checkpoint = Checkpoint(origin, size, root)
     assert Checkpoint.parse_text(checkpoint.to_text()) == checkpoint
 

@@ -1,4 +1,4 @@
-"""Orders: one document per act and place, the same for whoever signs and whoever replays."""
+"""Orders: one document per act and place, the same for signer and replay."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_no_log_is_shorter_than_empty(size: int) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_an_export_consists_of_its_paths(size: int) -> None:
-    """What is written is what is listed: nothing is missing, nothing is left over, nothing is twice."""
+    """Written files are listed: nothing is missing, nothing is left over, nothing is twice."""
     paths = tile_paths(size)
     assert set(EXPORTS[size]) == set(paths)
     assert len(paths) == len(set(paths))
@@ -134,7 +134,7 @@ def test_tiles_of_another_implementation(case: dict[str, Any]) -> None:
 
 @given(bundle=bundles)
 def test_a_bundle_survives_its_bytes(bundle: list[bytes]) -> None:
-    """What is written is what is read."""
+    """The bytes are read as they were written."""
     assert parse_entry_bundle(encode_entry_bundle(bundle), len(bundle)) == bundle
 
 

@@ -32,7 +32,7 @@ def _at_the_time() -> None:
     # The same in every process that this one starts.
     shift = float(os.environ.setdefault("STEP9_SHIFT", str(_BEGIN_S - time.time_ns() / 1e9)))
     real_ns = time.time_ns
-    # What the product's clock reads; gRPC counts its deadlines by another one.
+    # Time of the product's clock; gRPC counts its deadlines by another one.
     time.time_ns = lambda: real_ns() + int(shift * 1e9)
     from broker_common.membership import keyring  # noqa: PLC0415 - after the clock
 
@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def _without_rosters(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Of 8 MB each, and random; a health node sends its roster again to whoever has lost it."""
+    """Rosters have 8 MB each, and are random; a health node sends its roster again to a census node that has lost it."""
     return None if member.name.endswith((".roster", ".csv")) else member
 
 

@@ -39,7 +39,7 @@ def told() -> tuple[History, list[dict[str, str]]]:
 
 
 def with_notes(history: History, notes: Mapping[tuple[str, str], bytes | None]) -> Exports:
-    """What is handed in, with other notes; None leaves one out."""
+    """The hand-in, with other notes; None leaves one out."""
     exports = history.exports()
     for (role, name), note in notes.items():
         if note is None:
@@ -127,7 +127,7 @@ def test_what_was_heard_before_the_last_cosignature_is_not_left_out(home: Audito
 
 
 def test_both_parts_cannot_be_the_earlier_one(home: AuditorHome) -> None:
-    """What each agency shows of the other is more than the other shows: one of the two hides what it has cosigned."""
+    """Each agency shows more of the other than the other shows: one of the two hides what it has cosigned."""
     history, cosigned = told()
     before = {log: cosigned[-2][log].encode() for log in ("census", "health")}
     assert found(with_notes(history, {("census", WITNESSED): before["health"]}), home) == []

@@ -25,7 +25,7 @@ from broker_common.query.question import REST, Cell, Question
 from broker_common.values import NoisyCounts
 
 KEY = UnsealingKey.generate(os.urandom)
-# Of the charge that the tests lie about: the second answer of three.
+# Number of the charge that the tests lie about: the second answer of three.
 CHARGED = 12
 
 
@@ -46,7 +46,7 @@ def found(audit: Audited) -> list[tuple[str, str, int | None]]:
 
 
 def opening_of(asked: Asked) -> Opening:
-    """What the census agency keeps of one question."""
+    """The census agency's opening of one question."""
     assert asked.opening is not None
     return asked.opening
 

@@ -60,7 +60,7 @@ def times(folder: Path) -> dict[str, int]:
 
 
 def problems(folder: Path, tmp_path: Path) -> list[str]:
-    """What an audit of the log alone finds."""
+    """Problems of an audit of the log alone."""
     home = AuditorHome(auditor(tmp_path / f"auditor-{len(list(tmp_path.iterdir()))}"))
     findings = Findings()
     audit = LogAudit("census", FolderPart(folder), logs.census_state(), home.trust(), findings)
@@ -124,7 +124,7 @@ def test_an_export_never_overwrites_what_differs(journal: Journal[CensusState], 
 
 
 def test_an_export_of_a_shorter_log_is_refused(journal: Journal[CensusState], tmp_path: Path) -> None:
-    """Whoever restored an old database does not get to replace the export of the newer one."""
+    """A restored old database does not get to replace the export of the newer one."""
     to = tmp_path / "census"
     to.mkdir()
     (to / CHECKPOINT_PATH).write_text(logs.SIGNER.sign_checkpoint(10_000, bytes(32)))
@@ -133,7 +133,7 @@ def test_an_export_of_a_shorter_log_is_refused(journal: Journal[CensusState], tm
 
 
 def test_the_notes_of_both_agencies_are_exported(journal: Journal[CensusState], tmp_path: Path) -> None:
-    """What a peer has cosigned of this log, and what this node has cosigned of the peer's: the newest of each."""
+    """The newest of each is exported: the checkpoint of this log that a peer has cosigned, and the peer's that this node has cosigned."""
     witness = Cosigner(logs.HEALTH_ORIGIN, logs.HEALTH.signing(Purpose.WITNESS))
     ours = witness.cosign(journal.checkpoint(), 1_800_000_000)
     rows = [
@@ -236,7 +236,7 @@ def test_only_plain_files_are_read(tmp_path: Path) -> None:
 
 
 def test_a_file_name_that_is_no_text_is_a_problem_and_printable(journal: Journal[CensusState], tmp_path: Path) -> None:
-    """File names are bytes, and whoever hands them in chooses them."""
+    """File names are bytes, and their sender chooses them."""
     to = tmp_path / "census"
     export(journal, to)
     Path(os.fsdecode(bytes(to) + b"/\xff\x1b[2J")).write_bytes(b"")
@@ -247,7 +247,7 @@ def test_a_file_name_that_is_no_text_is_a_problem_and_printable(journal: Journal
 
 
 def test_documents_have_one_spelling() -> None:
-    """What is written is read back to the same bytes; another spelling is refused."""
+    """A written document is read back to the same bytes; another spelling is refused."""
     receipt = ReceiptFile(query="0" * 32, quote="AAAA", ticket="AAAA", receipt="", state="pending")
     opened = OpenedCriteria(ticket="0" * 64, criteria="AAAA", nonce="AAAA")
     assert parse_receipt_file(receipt.to_bytes()).to_bytes() == receipt.to_bytes()

@@ -1,4 +1,4 @@
-"""What an audit keeps on disk says the same as what it would keep in memory."""
+"""An audit's memory on disk says the same as one in memory."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_what_no_log_shows_is_neither(home: AuditorHome) -> None:
 
 
 def test_refusal_that_is_newer_than_the_census_export_is_under_way(home: AuditorHome) -> None:
-    """What it was decided by may stand in entries that come with the next export."""
+    """Entries that decided it may come with the next export."""
     history = History().begin()
     history.cosign()
     history.refuse(handed_over(history), "POLICY_MISMATCH")

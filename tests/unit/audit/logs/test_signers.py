@@ -16,7 +16,7 @@ WITNESSES = {"health-on": logs.WITNESS.verifier, "health-x": PUPPET.verifier}
 
 
 def test_an_agency_that_took_anothers_name_does_not_cosign_for_it() -> None:
-    """What counts is whose key it is, as the log has registered it, not the name in the signature line."""
+    """The registered owner of the key counts, not the name in the signature line."""
     checker, note = NoteChecker(), PUPPET.cosign(NOTE, 1_800_000_000)
     with pytest.raises(NoteError, match="NOT_COSIGNED: by health-on"):
         checker.check(note, logs.SIGNER.verifier, WITNESSES, cosigned_by=["health-on"])

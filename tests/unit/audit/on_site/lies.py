@@ -23,7 +23,7 @@ Tell: TypeAlias = Callable[[Site], object]
 
 @dataclass(frozen=True, slots=True)
 class Lie:
-    """What is changed in a home, and as CODE:WHERE every problem that has to be found.
+    """A change in a home, and as CODE:WHERE every problem that has to be found.
 
     WHERE is the charge (from 0), load, change of key or roster that is named: `c4`, `l1`, `r0`, `s0`.
     """
@@ -308,7 +308,7 @@ LIES: Final = {
     "no newest snapshot": Lie(missing("snapshot", -1), "SNAPSHOT_WRONG:c8"),
     "a newest snapshot that is forgotten": Lie(row("snapshot", -1, file=""), "SNAPSHOT_WRONG:c8"),
     "a load that takes nothing over": Lie(missing("load", 1), "CARRY_WRONG:l1"),
-    # What follows from it is told as well: by this carry the ledger has charged too little.
+    # Its consequence is reported as well: with this carry the ledger has charged too little.
     "a carry that was replaced by an empty one": Lie(
         empty_carry, "CARRY_WRONG:l1 LEDGER_DIGEST:c5 CHARGE_SKIPPED:c5 CHARGE_SKIPPED:c7 SNAPSHOT_WRONG:c8"
     ),

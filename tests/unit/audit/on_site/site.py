@@ -1,9 +1,9 @@
 """A census home that has lived under per-person accounting.
 
-The home is written by the text of AUDIT.md alone, by a world of plain sets: nothing of a node is in it, so that a judge who
-finds it whole reads what that text says. It has several charges that bite into the cap, people with two cards and shared households,
-an erasure, a load that moves cards, a change of the linkage key and a snapshot at the end. A lie changes a copy of the home;
-whoever looks on site has to find exactly what stands beside it.
+The home is written by the text of AUDIT.md alone, by a world of plain sets: nothing of a node is in it, so that a judge who finds it
+whole reads what that text says. It has several charges that bite into the cap, people with two cards and shared households, an
+erasure, a load that moves cards, a change of the linkage key and a snapshot at the end. A lie changes a copy of the home; an audit
+on site has to find exactly the problems listed beside it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Pairs: TypeAlias = set[tuple[int, int]]
 
 
 def committed(domain: str, salt: bytes, *parts: bytes) -> bytes:
-    """What commits to these parts."""
+    """Commitment to these parts."""
     return sha256(
         b"".join([domain.encode() + b"\0", salt, *(len(each).to_bytes(8, "big") + each for each in parts)])
     ).digest()
@@ -68,7 +68,7 @@ def sealed(key: bytes, plaintext: bytes | bytearray) -> bytes:
 
 
 def unsealed(key: bytes, content: bytes) -> bytes:
-    """What stands in frames."""
+    """Plaintext of frames."""
     size = FRAME + _TAG
     starts = range(0, len(content) // size * FRAME, FRAME)
     frames = (content[at // FRAME * size :][:size] for at in starts)
@@ -103,7 +103,7 @@ def snapshot_bytes(salt: bytes, counts: list[int], charged: list[int]) -> bytes:
 
 @dataclass(frozen=True)
 class Carry:
-    """What a load takes over: pairs of a subject, and the subject that its cards or people were before."""
+    """A load's carry: pairs of a subject, and the subject that its cards or people were before."""
 
     persons: Pairs
     households: Pairs
@@ -129,14 +129,14 @@ class Carry:
 
 @dataclass
 class Census:
-    """Whose every card is, and where everybody with a card lives."""
+    """Owner of every card, and the household of everybody with a card."""
 
     cards: dict[bytes, int]
     homes: dict[int, int]
     counts: tuple[int, int]
 
     def values(self) -> dict[str, list[int]]:
-        """By variable, a code for each person number."""
+        """Code of each person number, by variable."""
         return {
             column.name: [
                 (number + place) % (len(column.codes) + 1) if number in self.homes else _NO_VALUE
@@ -147,7 +147,7 @@ class Census:
 
 
 def carry_between(before: Census, now: Census, *, homes: bool = True) -> Carry:
-    """What an honest load takes over; without `homes` it follows cards alone."""
+    """The carry of an honest load; without `homes` it follows cards alone."""
     kept = [name for name in now.cards if name in before.cards]
     persons = {(now.cards[name], before.cards[name]) for name in kept}
     households = {(now.homes[now.cards[name]], before.homes[before.cards[name]]) for name in kept}
@@ -167,7 +167,7 @@ create table rosters (health text, number integer, linkage text, commitment text
 create table ledger_steps (place integer primary key, kind text, digest blob, file text, content blob, covers integer, ticket text,
                            price integer, kept_until_ms integer);
 """
-# Of those that are here and those of them whom a charge fits: who is charged. An honest home charges the latter.
+# The charged people: those who are here and whom a charge fits. An honest home charges the latter.
 Deciding: TypeAlias = Callable[[set[int], set[int]], set[int]]
 
 
@@ -195,7 +195,7 @@ class SiteWorld:
         self.policy = logs.policy(
             accounting="per_person", subject=subject, sample_retention_ms=DAY_MS, scales=(1, 2, 3, 5, 50)
         )
-        # By ticket, what was counted.
+        # Counts by ticket.
         self.counts: dict[str, tuple[int, ...]] = {}
         self._random = SeededRandomness(f"site {subject} {people}")
         self._total = self._common = 0
@@ -210,7 +210,7 @@ class SiteWorld:
         self.db = sqlite3.connect(home / "journal.db", isolation_level=None)
         self.db.execute("pragma journal_mode = wal")
         self.db.executescript(_TABLES)
-        # Whoever holds a card, by place; and some of the health agency's people whom the census does not know.
+        # Holders of cards, by place; and some of the health agency's people whom the census does not know.
         self.names = [self._random(16) for _ in range(people)]
         self.strangers = [self._random(16) for _ in range(people // 10)]
         self.census = self._first_census()
@@ -502,7 +502,7 @@ class SiteWorld:
             (self.home / folder / name).unlink()
 
     def erase(self) -> None:
-        """What has been kept long enough goes, under a snapshot."""
+        """Erase samples that were kept long enough, under a snapshot."""
         if self._number(
             "select count(*) from ledger_steps where file != '' and kind = 'charge' and kept_until_ms <= ?", self.now_ms
         ):
@@ -561,7 +561,7 @@ def looked_at(
     states: Callable[[str, ExactCounts], bool | None] = lambda _ticket, _count: None,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> tuple[OnSite, Findings]:
-    """What somebody finds who looks into a home; `meanwhile` happens in the course of it, again and again."""
+    """Result of a look into a home; `meanwhile` happens in the course of it, again and again."""
     findings = Findings()
     log = AuditedLog(lambda: iter(site.entries), states, site.now_ms)
     return walk.check(site.home, log, findings, lambda _: lambda _done, _total: meanwhile()), findings

@@ -12,7 +12,7 @@ from broker_common.audit.on_site.accounts import NOBODY, Accounts, Chosen, Membe
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.privacy.policy import Subject
 
-# Pseudonyms that differ in their first byte alone, in their last alone, and that end in zeros, as whoever submits may choose.
+# Pseudonyms that differ in their first byte alone, in their last alone, and that end in zeros, as a submitter may choose.
 PEOPLE = sorted(
     [bytes(15) + bytes([n]) for n in range(5)] + [bytes([n]) + bytes(15) for n in (1, 127, 128, 255)] + [b"\xff" * 16]
 )
@@ -105,7 +105,7 @@ class Both:
         return Accounts(self.accounts.persons, self.accounts.households, self.accounts.charged.copy())
 
     def expected(self) -> Accounts:
-        """What the reference holds, as accounts."""
+        """Charges of the reference, as accounts."""
         subjects = self.accounts.persons if self.subject == "person" else self.accounts.households
         charged = [self.desk.charged[subject] for subject in range(subjects)]
         return Accounts(self.accounts.persons, self.accounts.households, np.array(charged, np.int64))
@@ -124,7 +124,7 @@ def test_both_reckonings_agree(subject: Subject, steps: list[Step]) -> None:
 
 @pytest.mark.parametrize("subject", ["person", "household"])
 def test_one_unit_less_anywhere_is_another_sum(subject: Subject) -> None:
-    """What is compared is everything."""
+    """The comparison covers everything."""
     both = Both(subject)
     both.charge(list(range(len(PEOPLE))), 1)
     for number in range(len(both.accounts.charged)):
@@ -164,7 +164,7 @@ def test_a_household_follows_its_people_whatever_card_they_have() -> None:
     both.charge([5, 8], 1)
     gone = int(NOBODY)
     assert moved(both.accounts, [0, 0, 0, 2, 1, gone]) == [(2, 1)]
-    # Whoever was never seen before moves from nowhere; person 0 was seen in the load just before.
+    # A person never seen before moves from nowhere; person 0 was seen in the load just before.
     assert moved(both.accounts, [1, gone, gone, 2, 1, 0]) == [(0, 2), (1, 0)]
 
 

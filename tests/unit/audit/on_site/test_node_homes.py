@@ -45,7 +45,7 @@ def ask_three(world: World) -> None:
 
 
 def audited(world: World, opened: OpenedOnSite | None = None) -> tuple[OnSite, Findings]:
-    """What is found there, with the node up."""
+    """Findings there, with the node up."""
     site = Site(world.census_folder, tuple(world.entries()), world.clock())
     return looked_at(site) if opened is None else looked_at(site, states=opened.states)
 
@@ -81,7 +81,7 @@ def test_a_node_that_erased_is_followed_from_its_snapshot(world: World) -> None:
 
 
 def test_loads_and_keys_of_a_node_are_followed(world: World) -> None:
-    """What is gone with a replaced load is said, of how many charges, and nothing of it is a problem."""
+    """Evidence gone with a replaced load is reported, of how many charges, and nothing of it is a problem."""
     ask_three(world)
     world.load_census()
     ask(world, slice(0, 200), 30)

@@ -1,4 +1,4 @@
-"""On site: an honest home holds, and whoever skipped, moved or spared one person is found, with the entry and no name."""
+"""On site: an honest home holds, and a skipped, moved or spared person is found, with the entry and no name."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def site(lived: Site, tmp_path: Path) -> Site:
 
 
 def test_the_log_of_the_made_home_keeps_the_rules(lived: Site) -> None:
-    """What is judged on site has passed the offline replay."""
+    """The home that is judged on site has passed the offline replay."""
     assert replay(lived.entries, logs.census_state()).answers == 9
 
 
@@ -102,7 +102,7 @@ def without_one(_: set[int], fitting: set[int]) -> set[int]:
 
 
 def others(_: set[int], fitting: set[int]) -> set[int]:
-    """Whoever does not fit, is not here, or is nobody."""
+    """People who do not fit, are not here, or are nobody."""
     return set(range(400)) - fitting
 
 
@@ -132,7 +132,7 @@ def test_a_node_that_decides_otherwise_for_somebody_is_found(
 
 
 def test_who_was_skipped_is_missing_in_later_snapshots_too(world: SiteWorld) -> None:
-    """And whoever was spared is reckoned with all the same: they may have been counted."""
+    """Spared people are counted all the same: they may have been counted."""
     honest, world.decide = world.decide, lambda _here, _fitting: set()
     world.ask(slice(0, 10), scale=1)
     world.decide = honest
@@ -148,7 +148,7 @@ def taking_nothing(_: Census, now: Census) -> Carry:
 
 
 def test_a_load_that_forgets_who_moved_is_found(world: SiteWorld) -> None:
-    """Whoever's card became another person's in a load took their charge along, or the registry and the samples tell."""
+    """A person whose card became another's in a load took their charge along, or the registry and the samples tell."""
     world.ask(slice(0, 400))
     world.reload(taking_nothing)
     site = site_of(world)
@@ -164,7 +164,7 @@ def test_an_honest_load_takes_along_who_moved(world: SiteWorld) -> None:
     assert found(site_of(world)) == []
 
 
-# Of one card each, whom no load of these moves otherwise.
+# People of one card each, whom no load of these moves otherwise.
 RENEWED = (21, 122, 213)
 
 
@@ -178,7 +178,7 @@ def test_an_honest_load_takes_along_who_moved_under_another_card(world: SiteWorl
 
 
 def test_a_load_that_follows_cards_alone_is_found(world: SiteWorld) -> None:
-    """Whoever moves and has another card from the same day on would leave the charge of their household behind."""
+    """A person who moves and has another card from the same day on would leave the charge of their household behind."""
     world.ask(slice(0, 400))
     world.reload(lambda before, now: carry_between(before, now, homes=False), renewed=RENEWED)
     site = site_of(world)
@@ -208,7 +208,7 @@ def sparing_the_newcomer(before: Census, now: Census) -> Carry:
 def test_a_load_that_forgets_a_card_that_was_left_out_is_found(
     between: Callable[[Census, Census], Carry], world: SiteWorld
 ) -> None:
-    """Whoever was spent under one card and left out under another is not counted anew as whoever has that one next."""
+    """A person spent under one card and left out under another is not counted anew as the next holder of that one."""
     charged = [world.ask(card, scale=1, question="all") for card in (FIRST_CARD, SECOND_CARD)]
     world.reload(between, census=given_away(world))
     site = site_of(world)
@@ -217,7 +217,7 @@ def test_a_load_that_forgets_a_card_that_was_left_out_is_found(
 
 
 def test_a_change_of_the_key_that_gives_somebody_another_number_is_found(world: SiteWorld) -> None:
-    """Nothing is taken over then: whoever is another person afterwards has another person's budget."""
+    """Nothing is taken over then: a person with another number afterwards has another person's budget."""
     world.ask(slice(0, 10))
     world.change_key(lambda census: replace(census, cards={name: person or 4 for name, person in census.cards.items()}))
     site = site_of(world)
@@ -289,7 +289,7 @@ def test_a_charge_whose_roster_is_gone_is_said_and_not_passed(world: SiteWorld) 
 
 
 def test_what_a_load_takes_over_from_people_nobody_knows_is_said(world: SiteWorld) -> None:
-    """Whoever was charged by cards of a roster that is gone may be somebody else in the next load, and nobody would see it."""
+    """A person charged by cards of a roster that is gone may be somebody else in the next load, and nobody would see it."""
     world.ask(slice(0, 400))
     world.send_roster()
     world.forget_roster(1)
@@ -308,7 +308,7 @@ def test_bits_behind_the_last_person_of_the_roster_are_found(world: SiteWorld) -
 
 
 def test_who_is_counted_beyond_the_cap_is_found_without_load_and_roster(world: SiteWorld) -> None:
-    """Whoever was in the sample: nobody is charged more than the cap."""
+    """No matter who was in the sample, nobody is charged more than the cap."""
     world.keeps_loads = False
     world.ask(slice(0, 400), scale=1)
     world.decide = lambda here, _fitting: here
@@ -343,7 +343,7 @@ def test_a_load_that_lied_and_was_replaced_is_not_proved(world: SiteWorld) -> No
 
 
 def test_a_load_under_charges_that_are_erased_is_not_checked(world: SiteWorld) -> None:
-    """What it took over stands in a snapshot, and in that alone."""
+    """A snapshot has the charges that it took over, and nothing else has."""
     world.ask(slice(0, 400))
     world.reload(taking_nothing)
     world.now_ms += 2 * DAY_MS
@@ -412,7 +412,7 @@ def test_what_is_kept_behind_an_erased_charge_is_decided_back_from_the_snapshot(
 
 
 def test_a_load_that_forgets_behind_an_erased_charge_is_found(world: SiteWorld) -> None:
-    """What the samples that are kept say of people is not forgotten over the snapshot that they were decided back from."""
+    """The people in kept samples are not forgotten over the snapshot that they were decided back from."""
     begun(world)
     world.reload(taking_nothing)
     site = site_of(world)
@@ -439,7 +439,7 @@ def test_a_snapshot_that_holds_less_than_the_charges_that_are_kept_is_found(worl
 
 @pytest.mark.parametrize("subject", ["person", "household"])
 def test_numbers_of_nobody_behind_an_erased_charge_convict_the_home(tmp_path: Path, subject: Subject) -> None:
-    """Whoever damages a sample does not stop the audit that would find it, however far back the audit has to go."""
+    """A damaged sample does not stop the audit that would find it, however far back the audit has to go."""
     world = SiteWorld(tmp_path / "census", subject=subject)
     begun(world)
     site = site_of(world)
@@ -475,7 +475,7 @@ def test_a_snapshot_of_other_subjects_convicts_the_home(keeps: bool, world: Site
 
 
 def test_an_erased_charge_is_good_only_when_its_time_has_come(world: SiteWorld) -> None:
-    """By the auditor's clock, or the log's where that is ahead."""
+    """The auditor's clock decides, or the log's where that is ahead."""
     begun(world)
     site = site_of(world)
     early = Site(site.home, site.entries, site.now_ms - DAY_MS // 2)
@@ -549,7 +549,7 @@ def test_what_a_node_erases_meanwhile_is_no_problem(world: SiteWorld) -> None:
 
     seen, findings = looked_at(Site(site.home, site.entries, site.now_ms + DAY_MS), meanwhile=go_on)
     assert (findings.problems, seen.charges_checked, seen.charges_erased) == ([], 0, 2)
-    assert any("while they were being looked at" in text for text in findings.not_checked)
+    assert any("while they were being checked" in text for text in findings.not_checked)
 
 
 def test_without_linkage_keys_the_charges_are_compared(site: Site) -> None:
@@ -564,7 +564,7 @@ def test_without_linkage_keys_the_charges_are_compared(site: Site) -> None:
 
 
 def test_another_home_is_refused(site: Site) -> None:
-    """Whoever stands in the wrong place is told so, instead of a thousand problems."""
+    """An auditor in the wrong place is told so, instead of a thousand problems."""
     other = msgspec.structs.replace(site.entries[0], time_ms=1)
     with pytest.raises(InvalidRequestError, match="is not the home of the census log"):
         looked_at(Site(site.home, (other, *site.entries[1:]), site.now_ms))
@@ -574,7 +574,7 @@ def test_another_home_is_refused(site: Site) -> None:
 
 
 def test_every_opened_count_is_counted_again(world: SiteWorld) -> None:
-    """Of people with two cards, of dropped ones, of strangers; a node that counts one more is found, and no figure told."""
+    """Counts of people with two cards, of dropped ones, of strangers; a node that counts one more is found, and no figure told."""
     world.ask(slice(0, 100), scale=1)
     world.ask(slice(50, 400), scale=1)
     world.ask(slice(0, 0))

@@ -91,7 +91,7 @@ class Asked:
     cards: frozenset[int]
     scale: int
     health: str
-    # Of its noise slot, and of everything else that is only one answer's.
+    # Values of its noise slot, and of everything else that belongs to one answer only.
     number: int
     ticket: bytes
     decided: Decided
@@ -124,7 +124,7 @@ class LedgerProcess:
         )
 
     def open(self) -> LedgerProcess:
-        """What a node does at its start."""
+        """Steps of a node's start."""
         with self.journal.reading():
             kept = LedgerSteps(self.journal.db).files()
             kept |= {sample for _, sample, _ in Outbox(self.journal.db).all_pending()}
@@ -143,11 +143,11 @@ class LedgerProcess:
         return self.book._ledger
 
     def maintain(self) -> None:
-        """What a serving node does now and then."""
+        """A serving node's maintenance."""
         self.book.maintain(self.journal.now())
 
     def rows(self, statement: str) -> list[dict[str, Any]]:
-        """What stands in the journal."""
+        """Rows of the journal."""
         with self.journal.reading():
             return list(self.journal.db.query(statement))
 
@@ -158,7 +158,7 @@ def _tables(db: Database) -> None:
 
 
 class LedgerWorld:
-    """One census agency's journal and whoever has it open. `close` it."""
+    """One census agency's journal and every process that has it open. `close` it."""
 
     def __init__(self, folder: Path, rules: Policy | None = None) -> None:
         self.folder = folder
@@ -171,7 +171,7 @@ class LedgerWorld:
         self._known = Known.none()
         self._loads = self._chains = self._slot = 0
         self._counts = (0, 0)
-        # By load, its cards and how many numbers there were.
+        # Cards and number of numbers, by load.
         self._people: dict[str, tuple[Links, Link]] = {}
         folder.mkdir(parents=True)
         self.node = LedgerProcess(self, create=True)
@@ -463,7 +463,7 @@ class LedgerWorld:
         """Every file that a row names is there, and there is no other."""
         files = {row["file"] for row in self.node.rows("select file from ledger_steps where file != ''")}
         files |= {row["sample"] for row in self.node.rows("select sample from pending")}
-        # Of a sample's reference the name.
+        # Name in a sample's reference.
         names = {f"{name}.sample" if key else name for name, _, key in (file.partition(":") for file in files)}
         there = {path.name for folder in ("samples", "ledgers") for path in (self.folder / folder).glob("*")}
         assert there == names

@@ -52,7 +52,7 @@ def people_of(load: str, links: dict[int, Link]) -> People:
 
 
 def homes_of(people: People) -> Callable[[], Homes]:
-    """Where they live, for whoever asks."""
+    """Where they live."""
     return lambda: people.homes
 
 
@@ -87,7 +87,7 @@ def test_large_random_worlds_are_those_of_the_obvious_ledger(subject: Subject, s
 
 
 def test_whoever_is_not_in_the_load_lives_somewhere() -> None:
-    """Every pass goes over them, too; whoever is in it lives where they do."""
+    """Every pass goes over them, too; people in it live where they do."""
     homes = people_of("load", {0: (3, 50), 1: (3, 50), 2: (199, 7)}).homes
     assert homes.count == HOUSEHOLDS
     expected = [number % HOUSEHOLDS for number in range(PERSONS)]
@@ -102,7 +102,7 @@ def test_homes_are_made_once() -> None:
 
 
 def test_a_subject_takes_over_what_those_before_it_were_charged() -> None:
-    """Whoever moves does not leave behind what was learned; the subject before keeps its charge; sums saturate."""
+    """A person who moves does not leave behind what was learned; the subject before keeps its charge; sums saturate."""
     ledger = Ledger(3, 2, np.array([5, 7, 0], np.uint32))
     after = ledger.after_load(carry([(3, 0), (3, 1), (0, 1)], [], (4, 2)), "person")
     assert (after.persons, after.charged.tolist()) == (4, [12, 7, 0, 12])
@@ -116,7 +116,7 @@ def test_a_subject_takes_over_what_those_before_it_were_charged() -> None:
 @pytest.mark.parametrize("subject", [*SUBJECTS, None])
 @pytest.mark.parametrize("counts", [(2, 2), (3, 1)])
 def test_a_load_with_fewer_subjects_is_refused(counts: Link, subject: Subject | None) -> None:
-    """Of those too who are not charged."""
+    """This holds even if those missing are not charged."""
     ledger = Ledger(3, 2) if subject != "person" else Ledger(3, 2, np.array([5, 7, 0], np.uint32))
     with pytest.raises(ValueError, match="fewer subjects"):
         ledger.after_load(carry([], [], counts), subject)

@@ -128,7 +128,7 @@ def test_whatever_happens_in_whichever_order_the_ledger_is_the_oracles(done: lis
                 try:
                     do(world, elsewhere, name, tuple(arguments))
                 except BrokerError as error:
-                    # Another subject of budgets after the first charge is what the log refuses, which stops whoever tries.
+                    # The log refuses another subject of budgets after the first charge, and the writer stops.
                     if error.code not in {"BUDGET_EXHAUSTED", "SERVICE_SHUT_DOWN"} and "subject" not in str(error):
                         raise
                     if error.stops_node:
@@ -145,7 +145,7 @@ def test_whatever_happens_in_whichever_order_the_ledger_is_the_oracles(done: lis
 
 
 def test_everything_is_erased_and_the_ledger_stays(world: LedgerWorld) -> None:
-    """What was charged outlives whoever it was charged for; a start from the snapshot alone goes on like one that did not."""
+    """Charges outlive the subjects they fell on; a start from the snapshot alone goes on like one that did not."""
     for number in range(12):
         world.charge({number % CARDS, (number + 3) % CARDS}, 2 if number % 2 else 30)
         if number == 5:
@@ -215,7 +215,7 @@ def test_what_everybody_was_charged_is_the_floor_under_every_person(tmp_path: Pa
 
 
 def test_strict_accounting_after_per_person_accounting_shows_the_ledger_as_it_is(tmp_path: Path) -> None:
-    """What single persons were charged is not what strict accounting counts; that is everybody's only as far as it was."""
+    """Strict accounting does not count single persons' charges; they are everybody's only as far as they were."""
     world = LedgerWorld(tmp_path / "census", persons_policy())
     world.charge([0, 4], scale=1)
     world.charge([4, 9])
@@ -353,7 +353,7 @@ def start(world: LedgerWorld) -> LedgerProcess:
 
 
 def test_the_undamaged_copy_starts(damaged: LedgerWorld) -> None:
-    """What the tests below damage is whole, and has every kind of step and file in it."""
+    """The file that the tests below damage is whole, and has every kind of step and file in it."""
     process = start(damaged)
     damaged.verify(process)
     kinds = {row["kind"] for row in process.rows("select kind from ledger_steps")}
@@ -396,7 +396,7 @@ def test_a_load_left_out_at_the_end_is_noticed(world: LedgerWorld) -> None:
 
 
 def test_a_process_that_lags_behind_a_snapshot_begins_from_it(world: LedgerWorld) -> None:
-    """What lies between is erased: nothing is missing, and nothing is counted twice."""
+    """The steps in between are erased: nothing is missing, and nothing is counted twice."""
     world.charge({0, 5, 8}, 30)
     other = LedgerProcess(world).open()
     world.charge({0, 1, 9}, 30)
@@ -437,7 +437,7 @@ HARMLESS = {(".carry", "longer"), (".carry", "ends with something else")}
 def test_a_damaged_file_is_noticed_and_put_back(damaged: LedgerWorld, tmp_path: Path, suffix: str, damage: str) -> None:
     """The node refuses to start, removes nothing, and starts when the file is there again: from any copy, it never changes."""
     copy = Path(shutil.copytree(damaged.folder, tmp_path / "copy"))
-    # Of carries the newest one is folded; the one before it is there for audits on site.
+    # The newest carry is folded; the one before it is there for audits on site.
     connection = sqlite3.connect(damaged.folder / "journal.db")
     ((name,),) = connection.execute(
         "select file from ledger_steps where file like ? order by place desc limit 1",
@@ -473,7 +473,7 @@ def test_files_of_others_in_their_place_are_noticed(damaged: LedgerWorld) -> Non
 
 
 def test_older_files_beside_a_newer_database_are_noticed(world: LedgerWorld) -> None:
-    """What was charged since is in no file of theirs: the node refuses rather than forget it."""
+    """Later charges are in no file of theirs: the node refuses rather than forget them."""
     world.charge({0, 5}, 30)
     older = world.copy()
     world.charge({1, 6}, 30)
@@ -530,7 +530,7 @@ def fail_after(charge: Callable[..., None]) -> Callable[..., None]:
 def test_half_a_charge_in_memory_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, charges: type[PersonCharges | HouseholdCharges]
 ) -> None:
-    """Memory runs out while it is applied: the charge is durable, and whoever comes next begins from the rows, unharmed."""
+    """Memory runs out while it is applied: the charge is durable, and the next process begins from the rows, unharmed."""
     world = LedgerWorld(
         tmp_path / "census", persons_policy(subject="person" if charges is PersonCharges else "household")
     )
@@ -681,7 +681,7 @@ def test_no_load_is_needed_to_fold_charges_of_persons(world: LedgerWorld) -> Non
 
 
 def test_a_changed_key_changes_no_charge(world: LedgerWorld) -> None:
-    """Whoever was exhausted under the pseudonym before is exhausted under the next one; no file or row tells of it."""
+    """People exhausted under the previous pseudonym are exhausted under the next one; no file or row tells of it."""
     world.charge({0, 2}, 1)
     steps = world.node.rows("select * from ledger_steps")
     other = LedgerProcess(world)
@@ -780,7 +780,7 @@ def test_a_compaction_that_was_overtaken_undoes_nothing(
     world.compact()
     other.close()
     world.verify()
-    # Under the pseudonyms of the chain in force, for whoever is known and whoever is not.
+    # Under the pseudonyms of the chain in force, for known and unknown people.
     world.charge({0, 5, 8}, 2)
     world.verify()
     world.verify_files()
@@ -940,7 +940,7 @@ def test_a_snapshot_is_made_when_one_is_due(world: LedgerWorld, monkeypatch: pyt
 
 
 def kept_of(world: LedgerWorld, ticket: str) -> tuple[str, KeptSample]:
-    """What is kept of a charge, with its reference."""
+    """The kept data of a charge, with its reference."""
     with world.node.journal.reading():
         step = LedgerSteps(world.node.journal.db).of_ticket(ticket)
     assert step is not None
@@ -1100,7 +1100,7 @@ def test_membership_is_not_erased_before_a_snapshot_covers_it(
 
 
 def test_what_stays_of_a_one_person_sample_cannot_be_guessed(world: LedgerWorld) -> None:
-    """Whoever knows everybody's number tries them all: without the salt, which is gone, nothing fits."""
+    """An attacker who knows everybody's number tries them all: without the salt, which is gone, nothing fits."""
     tickets = [world.charge({5}, 30) for _ in range(2)]
     candidates = {
         commit_active(salt, bytes.fromhex(ticket), bytes([bits]))

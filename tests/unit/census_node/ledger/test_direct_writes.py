@@ -19,7 +19,7 @@ SIZES = [0, 1, 4095, 4096, AT_ONCE - 1, AT_ONCE, AT_ONCE + 1, 3 * AT_ONCE, 3 * A
 
 
 def written(path: Path, parts: list[np.ndarray[Any, np.dtype[np.uint8]]]) -> bytes:
-    """What stands in a new file after these were written to it."""
+    """Content of a new file after these were written to it."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         write_direct(descriptor, parts)
@@ -31,7 +31,7 @@ def written(path: Path, parts: list[np.ndarray[Any, np.dtype[np.uint8]]]) -> byt
 
 @pytest.mark.parametrize("size", SIZES)
 def test_file_holds_every_part_one_after_the_other(tmp_path: Path, size: int) -> None:
-    """Of one part, and of the same bytes in three, none of which ends with a page."""
+    """Files of one part, and of the same bytes in three, none of which ends with a page."""
     content = np.frombuffer(os.urandom(size), np.uint8)
     cuts = [size // 3, size // 2]
     assert written(tmp_path / "one", [content]) == content.tobytes()
@@ -41,7 +41,7 @@ def test_file_holds_every_part_one_after_the_other(tmp_path: Path, size: int) ->
 def test_file_system_that_knows_no_way_past_its_cache_holds_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is refused is the flag alone; the file is written."""
+    """Only the flag is refused; the file is written."""
     asked = []
 
     def refuse(_: int, command: int, *arguments: int) -> int:

@@ -1,4 +1,4 @@
-"""Work at the desk tells nothing: the same calls on as many numbers whoever is in a sample, linked or dropped.
+"""Work at the desk tells nothing: the same calls on as many numbers no matter who is in a sample, linked or dropped.
 
 Calls are counted, not timed; `tests/benchmarks/instructions.py` counts the instructions of the processor.
 """
@@ -107,6 +107,6 @@ def test_a_charge_that_tells_who_is_active_is_found(make: MakeCharges) -> None:
 
 @pytest.mark.parametrize("make_passes", [Skipping, Compressing])
 def test_a_pass_over_some_of_the_people_is_found(make_passes: MakePasses) -> None:
-    """Looking up who is linked, or counting whoever is active, fails too."""
+    """A partial lookup of linked people, or a partial count of active ones, fails too."""
     with pytest.raises(AssertionError):
         verify_equal_work(make_passes, of_persons)

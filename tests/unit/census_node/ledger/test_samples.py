@@ -72,7 +72,7 @@ def test_a_sample_survives_its_file(
 
 
 def plaintext_of(folder: SampleFolder, reference: str) -> bytes:
-    """What stands in a file, by the description alone."""
+    """Plaintext of a file, by the description alone."""
     content, text = file_of(folder, reference).read_bytes(), b""
     cipher, size = AESGCM(bytes.fromhex(reference[33:])), FRAME + TAG
     for index in range(len(content) // size):
@@ -94,7 +94,7 @@ def test_file_is_what_its_description_says(folder: SampleFolder, declared: int) 
 
 
 def test_every_file_has_the_size_of_the_declared_places_and_the_census(folder: SampleFolder) -> None:
-    """Whoever is in the sample; and that is what the operator is told to make room for."""
+    """It does not depend on the sample; and the operator is told to make room for this size."""
     for declared, persons in ((1024, 3001), (524_288, 2_000_000), (16 * 524_288, 9_000_001)):
         samples = [sample_of(declared, persons, share=share) for share in (0.0, 0.5, 1.0)]
         stats = [file_of(folder, folder.write(sample, os.urandom)).stat() for sample in samples]

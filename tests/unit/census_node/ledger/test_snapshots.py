@@ -181,7 +181,7 @@ def test_a_failing_disk_is_a_failure_of_the_store(
 
 
 def test_sweeping_leaves_what_steps_name(folder: SnapshotFolder) -> None:
-    """What was left unfinished goes too; a folder that was never made is none."""
+    """Unfinished files go too; a folder that was never made is none."""
     folder.sweep({"x"})
     assert not folder.path.exists()
     kept, _ = folder.write(SOME, SeededRandomness())
@@ -193,7 +193,7 @@ def test_sweeping_leaves_what_steps_name(folder: SnapshotFolder) -> None:
 
 
 def test_a_hash_confirms_no_guess_of_what_was_charged(folder: SnapshotFolder) -> None:
-    """Whoever has the ledger itself, but no longer the file, cannot tell whose hash it is: files are salted."""
+    """A holder of the ledger itself, but no longer the file, cannot tell whose hash it is: files are salted."""
     name, content = folder.write(SOME, os.urandom)
     assert folder.write(SOME, os.urandom)[1] != content
     salt = np.load(folder.path / name)

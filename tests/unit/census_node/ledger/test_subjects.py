@@ -143,7 +143,7 @@ def test_units_and_carries_are_those_of_plain_dictionaries(
     """Cards move, vanish and return, ids change, the linkage key changes in between (None): numbers stay, every pair is told."""
     agency = Agency(tmp_path_factory.mktemp("agency"))
     last: World = {}
-    # Of each person the household that they were in when they were last seen.
+    # Each person's last seen household.
     homes: dict[str, str] = {"p": "h"}
     ids: tuple[list[str], list[str]] = ([], [])
     agency.load(first := {CARDS[0]: ("p", "h")})
@@ -273,7 +273,7 @@ def spoil(path: Path, changed: Mapping[str, Any]) -> None:
     households=st.sets(st.tuples(st.integers(0, 2**32 - 2), st.integers(0, 2**32 - 2))),
 )
 def test_a_carry_survives_its_file(persons: Pairs, households: Pairs, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What is read is what was written, with the same hash, and one file alone is left."""
+    """The file is read as it was written, with the same hash, and one file alone is left."""
     path = tmp_path_factory.mktemp("carry") / "a.carry"
     columns = [
         np.array([pair[at] for pair in sorted(pairs)], np.uint32) for pairs in (persons, households) for at in (0, 1)
@@ -334,7 +334,7 @@ def test_a_full_disk_leaves_no_half_carry(tmp_path: Path) -> None:
 
 Reader: TypeAlias = Callable[[Path, str], object]
 ALL: tuple[Reader, ...] = (Names.read, Known.read, Registry.read)
-# What is changed, and who notices.
+# The change, and who notices.
 LOAD_DAMAGES: dict[str, tuple[dict[str, Any], tuple[Reader, ...]]] = {
     "salt": ({"salt": np.zeros(16, np.uint8)}, ALL[:1]),
     "no salt": ({"salt": None}, ALL[:1]),

@@ -84,21 +84,21 @@ def test_decisions_change_their_own_pairs_alone() -> None:
 
 
 def test_a_clerk_outranks_the_model() -> None:
-    """What was linked without them makes way for the card that they found right."""
+    """A link made without them makes way for the card that they found right."""
     pairs = ((1, 11, SURE, False), (1, 12, LIKELY, True))
     assert linked(*pairs)[0] == {(1, "A")}
     assert linked(*pairs, decisions=[Decision(2, "B", "P1", "link")])[0] == {(1, "B")}
 
 
 def test_a_decision_about_no_pair_links_nobody() -> None:
-    """Of a card or a person who are not here, or were never compared."""
+    """The decision is about a card or a person who is not here, or was never compared."""
     told = [Decision(2, "A", "P9", "link"), Decision(3, "Z", "P1", "link"), Decision(4, "D", "P4", "link")]
     assert linked((1, 11, SURE, False), decisions=told)[0] == {(1, "A")}
 
 
 @pytest.mark.parametrize("other", [(1, 12, SURE, False), (2, 11, SURE, False)])
 def test_two_links_for_one_are_refused(other: Pair) -> None:
-    """By the lines of the file, before anything is written."""
+    """The error names the lines of the file, before anything is written."""
     told = [Decision(2, "A", "P1", "link"), Decision(7, CARDS[other[1]], f"P{other[0]}", "link")]
     with pytest.raises(InvalidRequestError) as caught:
         linked((1, 11, SURE, False), other, decisions=told)

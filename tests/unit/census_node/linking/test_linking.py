@@ -36,7 +36,7 @@ def registers(tmp_path_factory: pytest.TempPathFactory) -> Registers:
 
 @pytest.fixture(scope="module")
 def linked(registers: Registers, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What linking them makes."""
+    """Result of linking them."""
     to = tmp_path_factory.mktemp("linked")
     registers.link(to)
     return to
@@ -69,7 +69,7 @@ def test_names_are_in_the_review_file_alone(registers: Registers, linked: Path) 
 
 
 def test_the_table_has_every_person_of_the_census_file_as_they_were(registers: Registers, linked: Path) -> None:
-    """In the order of the file, with its other columns untouched; whoever is not linked has no card."""
+    """In the order of the file, with its other columns untouched; unlinked people have no card."""
     people, census = rows_of(linked / "people.csv"), rows_of(registers.census)
     carried = [name for name in people[0] if name != "health_card"]
     assert [name for name in census[0] if name not in CENSUS_COLUMNS[2:7]] == carried
@@ -210,7 +210,7 @@ def test_a_command_that_is_told_to_end_leaves_no_names(registers: Registers, tmp
 def test_too_little_memory_is_said_as_that(
     registers: Registers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the library says of it may hold a query, and is not shown."""
+    """The library's error may hold a query, and is not shown."""
     connect, little = duckdb.connect, {"memory_limit": "4MB", "max_temp_directory_size": "1MB"}
     monkeypatch.setattr(duckdb, "connect", lambda path, *, config: connect(path, config=config | little))
     with pytest.raises(InvalidRequestError) as caught:

@@ -36,7 +36,7 @@ def read(
     settings: LinkingSettings | None = None,
     mode: Mode = "complementary",
 ) -> tuple[Database, Sources]:
-    """A census file and a register of somebody ordinary, and of whoever is given beside them."""
+    """A census file and a register of somebody ordinary, and of those given beside them."""
     other = PERSON | {"person_id": "P2", "given_name": "Ann"}
     held = CLIENT | {"health_card": "0000000018", "client_id": "C2", "given_name": "Ann"}
     census = write_rows(tmp_path / "census.csv", CENSUS_COLUMNS, [other, person or PERSON])
@@ -186,7 +186,7 @@ def test_parquet_reads_as_csv_does(tmp_path: Path) -> None:
 
 
 def refusal(tmp_path: Path, census: str, register: str, settings: LinkingSettings | None = None) -> str:
-    """What is said of two files that cannot be linked."""
+    """Error about two files that cannot be linked."""
     first, second = tmp_path / "census.csv", tmp_path / "register.csv"
     first.write_text(census)
     second.write_text(register)

@@ -24,7 +24,7 @@ def test_names_alone_are_compared_under_a_stricter_threshold() -> None:
 
 
 def test_a_file_outranks_what_is_usual_and_the_command_line_the_file(tmp_path: Path) -> None:
-    """What the file leaves out is usual for the mode."""
+    """Settings left out of the file have the mode's usual values."""
     file = tmp_path / "linking.toml"
     file.write_text('mode = "nominative"\nseed = 7\n')
     found = read_settings(file, None)

@@ -52,7 +52,7 @@ REPORT_KEYS = [
 
 
 def facts(rules: Policy = PER_PERSON, *, answers: int = 100, **changes: Any) -> Facts:
-    """What a log says after so many answers at scale 30."""
+    """Facts of a log after so many answers at scale 30."""
     strict = rules.accounting == "strict"
     given: dict[str, Any] = {
         "policy": rules,
@@ -126,7 +126,7 @@ def test_the_status_says_what_samples_take_on_disk() -> None:
 
 @pytest.mark.parametrize(("exhausted", "alerts"), [(5, False), (6, True)])
 def test_the_alert_is_raised_above_the_share_and_not_at_it(exhausted: int, alerts: bool) -> None:
-    """Of a hundred people charged, more than five; those who were never charged count for nothing."""
+    """More than five of a hundred people charged; those who were never charged count for nothing."""
     text = status_said(charges([41] * exhausted + [1] * (100 - exhausted) + [0] * 1000))
     assert has(text, f"people 100 persons in the census charged so far; nothing left: {exhausted}")
     assert ("alert" in text) == alerts
@@ -223,7 +223,7 @@ def test_nobody_charged_raises_no_alert() -> None:
 
 
 def test_a_charge_above_a_limit_that_was_lowered_is_said() -> None:
-    """The warning goes by whoever was charged most, under both accountings."""
+    """The warning goes by the one charged most, under both accountings."""
     lowered = policy(accounting="per_person", max_belief="0.6", scales=SCALES)
     assert "passes this cap already" in status_said(charges([41]), lowered)
     # All answers together are far above the cap, nobody alone is.
@@ -249,7 +249,7 @@ def test_the_log_is_read_for_what_the_report_needs() -> None:
 
 @pytest.mark.parametrize(("subject", "counted"), [("person", "persons in the census"), ("household", "households")])
 def test_the_report_says_who_stands_where(subject: Subject, counted: str) -> None:
-    """Of persons, or of households where budgets are theirs; a lowered limit leaves some above it."""
+    """Counts of persons, or of households where budgets are theirs; a lowered limit leaves some above it."""
     text = said(charges([0, 0, 1, 41, 60]), policy(accounting="per_person", subject=subject, scales=SCALES))
     assert has(text, f"ceiling {counted}")
     assert has(text, "0.5: not charged 2")
@@ -359,7 +359,7 @@ def test_the_plot_shows_the_charges() -> None:
 
 
 def test_the_plot_in_words_counts_everybody() -> None:
-    """For whoever does not see it: every bar with its number."""
+    """For readers who do not see it: every bar with its number."""
     report = make_report(PER_PERSON, common={}, sampled={30: 41}, units=PRICE, charges=charges([0, 0, 1, 41, 60]))
     text = plot_text(report, PER_PERSON, ENGLISH)
     assert "2 0.5: not charged, 1 up to 0.55, 1 up to 0.8, 1 above 0.8." in text

@@ -1,4 +1,4 @@
-"""What the public face says: never less than what may have been learned, and no alarm where all is well."""
+"""The public face: never less than what may have been learned, and no alarm where all is well."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def shown(*steps: Step) -> Picture:
 
 
 def problems(picture: Picture, cosigned: int | None) -> Sequence[str]:
-    """What is late a minute after the last entry."""
+    """Problems a minute after the last entry."""
     witnessed = None if cosigned is None else Witnessed(cosigned, picture.log_ms, "health-on")
     found = time_problems(
         due_size=picture.due_size,
@@ -69,7 +69,7 @@ def test_a_log_without_charges_waits_for_no_cosignature() -> None:
 
 
 def test_an_idle_log_is_not_late() -> None:
-    """What comes after the newest charge is shown with the next question; the charge itself must have been cosigned."""
+    """Entries after the newest charge are shown with the next question; the charge itself must have been cosigned."""
     picture = shown(*READY, charged(1), shut_down)
     assert picture.log_size == picture.due_size + 1
     assert problems(picture, picture.due_size) == []
@@ -183,7 +183,7 @@ def test_the_line_goes_on_to_where_it_ends() -> None:
 
 
 def test_a_forecast_counts_answers_since_it_was_made() -> None:
-    """Of 50 further answers 30 were given since: the date is 20 answers away, at two a day."""
+    """30 of 50 further answers were given since: the date is 20 answers away, at two a day."""
     figures = varied(FIGURES, exhausted=0, forecast=(Milestone(0.01, 40, 50, 60), Milestone(0.5, 100, None, None)))
     table = _forecast(ENGLISH, figures, months(100, 50), NOW_MS)
     assert ENGLISH.day(NOW_MS + 10 * DAY_MS) in table
@@ -194,6 +194,6 @@ def test_a_forecast_counts_answers_since_it_was_made() -> None:
     ("count", "top"), [(0, 2), (1, 2), (2, 2), (3, 4), (9, 10), (11, 20), (41, 50), (79, 80), (101, 200)]
 )
 def test_a_scale_ends_at_a_round_number(count: int, top: int) -> None:
-    """Whose half is a whole number."""
+    """Its half is a whole number."""
     assert _round_above(count) == top
     assert top % 2 == 0

@@ -54,7 +54,7 @@ def folder(tmp_path: Path) -> ProposalFolder:
 
 
 def refusal(folder: ProposalFolder, named: str | Path) -> InvalidRequestError:
-    """What is said when this is looked for."""
+    """Error of looking for this."""
     with pytest.raises(InvalidRequestError) as caught:
         folder.find(str(named), [KEY])
     return caught.value
@@ -122,7 +122,7 @@ FORGED: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize("case", FORGED)
 def test_an_altered_proposal_is_refused(folder: ProposalFolder, tmp_path: Path, case: str) -> None:
-    """By hash and by file alike, before the log is touched."""
+    """It is refused by hash and by file alike, before the log is touched."""
     data, code = FORGED[case]
     assert data != PROPOSAL.to_bytes()
     (folder.path / f"{NAME}.json").write_bytes(data)
@@ -248,7 +248,7 @@ def after_persons(answers: int) -> CensusState:
 
 
 def test_per_person_accounting_has_no_number_of_answers_left() -> None:
-    """It differs from person to person. What strict accounting has charged is said: everybody starts from it."""
+    """It differs from person to person. The charges of strict accounting are shown: everybody starts from them."""
     meaning = consequences(PERSONS, ready(7))
     assert (meaning.answers_left, meaning.charged_units, meaning.fits) == (None, 7 * price(30), True)
     assert len(meaning.weaker) == 1
@@ -257,7 +257,7 @@ def test_per_person_accounting_has_no_number_of_answers_left() -> None:
 
 
 def test_strict_accounting_after_persons_is_told_to_count_everything() -> None:
-    """Whoever proposes it sees that it would shut the service down, before it does."""
+    """Its proposer sees that it would shut the service down, before it does."""
     meaning = consequences(policy(), after_persons(2))
     assert (meaning.charged_units, meaning.answers_left) == (2 * price(1), 0)
     assert (meaning.fits, meaning.shuts_down, meaning.weaker) == (False, True, ())
@@ -370,7 +370,7 @@ def test_what_timing_could_tell_is_warned_of(changes: dict[str, Any], warned: li
             ["forward_delay_ms from 250 to 100", "release_tick_ms from 250 to 200"],
         ),
         ({"release_tick_ms": 0}, ["release_tick_ms from 250 to 0"]),
-        # What is longer elsewhere makes up for nothing.
+        # Longer times elsewhere make up for nothing.
         ({"release_tick_ms": 249, "forward_delay_ms": 9000}, ["release_tick_ms from 250 to 249"]),
     ],
 )

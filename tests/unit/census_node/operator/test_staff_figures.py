@@ -63,7 +63,7 @@ def shown(held: Charges | None, log: Facts | None = None, *, share: int = 1) -> 
 
 
 def computed(answers: int, sampled: int | None = None, charged: int = 0) -> Callable[[int], Figures]:
-    """What a computation gives that sees so many answers; `charged` tells computations apart."""
+    """Result of a computation that sees so many answers; `charged` tells computations apart."""
 
     def make(next_ms: int) -> Figures:
         sample = answers if sampled is None else sampled
@@ -88,7 +88,7 @@ def test_nothing_is_computed_for_a_few_answers(file: FiguresFile) -> None:
 
 
 def test_looking_between_two_answers_shows_the_same(file: FiguresFile, tmp_path: Path) -> None:
-    """Whoever looks before and after any number of answers, restarts, or opens another dashboard sees one computation."""
+    """Looks before and after any number of answers, after restarts, or in another dashboard show one computation."""
     assert file.compute_if_due(0, 10, 10, computed(10))
     before = (tmp_path / FIGURES_FILE).read_bytes()
     for now_ms in range(0, DAY_MS, DAY_MS // 7):
@@ -149,7 +149,7 @@ def test_two_dashboards_at_once_compute_once(file: FiguresFile, tmp_path: Path) 
 
 
 def test_another_period_moves_no_computation_that_is_fixed(file: FiguresFile, tmp_path: Path) -> None:
-    """Whoever lowers `figures_every_hours` waits for the instant that was fixed before; from then on the new grid holds."""
+    """A lower `figures_every_hours` waits for the instant that was fixed before; from then on the new grid holds."""
     file.compute_if_due(DAY_MS, 10, 10, computed(10))
     hourly = FiguresFile(tmp_path, HOUR_MS)
     assert not hourly.compute_if_due(2 * DAY_MS - 1, 1_000, 1_000, computed(1_000))
@@ -238,7 +238,7 @@ def test_a_forecast_is_about_no_share_of_a_few_people(people: int, shares: list[
 
 @pytest.mark.parametrize("people", range(1, 10))
 def test_a_deployment_of_a_few_people_shows_nobody(people: int) -> None:
-    """One cell, rounded to nothing, whoever of them was charged."""
+    """One cell, rounded to nothing, no matter who of them was charged."""
     seen = {repr(shown(charges((people - charged, 0), (charged, PRICE)))) for charged in range(people)}
     assert len(seen) == 1
     (figures,) = seen
@@ -256,7 +256,7 @@ def test_under_strict_accounting_nobody_is_told_from_anybody(held: Any) -> None:
 
 
 def test_households_are_cells_like_persons() -> None:
-    """Whoever the subject is, small bands are joined."""
+    """Small bands are joined for both kinds of subject."""
     policy = make_policy(accounting="per_person", subject="household")
     figures = shown(charges((400, 0), (5, PRICE)), facts(policy=policy))
     assert [band.people for band in figures.bands] == [400]

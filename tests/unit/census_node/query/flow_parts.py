@@ -1,4 +1,4 @@
-"""What `answer_query` works with, in memory: a disk that outlives crashes, a record of steps, and somebody to pull the plug."""
+"""The parts of `answer_query`, in memory: a disk that outlives crashes, a record of steps, and a way to pull the plug."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class PowerCutError(Exception):
 
 @dataclass
 class Disk:
-    """What is durable."""
+    """Durable state."""
 
     # Kept samples; log entries with their times; sealed answers by ticket.
     files: dict[str, str] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Node:
     disk: Disk
     # The step after which the power goes; "" for none.
     cut_after: str = ""
-    # What failed instead of being done, by step.
+    # Failures by step.
     failing: dict[str, BrokerError] = field(default_factory=dict)
     steps: list[str] = field(default_factory=list)
     # Size of the log that the agencies are shown; tickets whose answers are out.
@@ -157,7 +157,7 @@ class Node:
         self.tell()
 
     def tell(self) -> None:
-        """Whoever waits for a cosignature looks again."""
+        """Waiters for a cosignature look again."""
         self._news.set_result(None)
         self._news = asyncio.get_running_loop().create_future()
 
@@ -197,7 +197,7 @@ class Sent:
 
 @dataclass
 class Asked:
-    """Whoever asked, and what they were told, when."""
+    """The asker, and what they were told, when."""
 
     now: Callable[[], int]
     told: list[tuple[str, int]] = field(default_factory=list)

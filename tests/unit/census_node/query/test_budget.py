@@ -1,4 +1,4 @@
-"""What researchers are told of the budget follows from the answers that are out; what is charged, from the charges."""
+"""Researchers' view of the budget follows from the answers that are out; charges follow from the charges."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PERSONS = policy(accounting="per_person", scales=(1, 30))
 BY_BUDGET = Shutdown(reason="budget", note="")
 
 
-# What comes next in a log; a release names how long the log is.
+# Next entry of a log; a release names how long the log is.
 Step: TypeAlias = Event | Callable[[CensusState], Event]
 
 
@@ -71,7 +71,7 @@ def refusal(state: CensusState) -> str:
 
 
 def test_a_charge_shows_when_its_answer_is_out_and_not_before() -> None:
-    """Whoever keeps asking for quotes sees no charge happen, only answers leave."""
+    """A researcher who keeps asking for quotes sees no charge happen, only answers leave."""
     state = ready()
     for number in range(5):
         told = quotable_answers(state, RULES, 30)
@@ -122,7 +122,7 @@ def test_a_lost_answer_does_not_keep_the_end_from_being_told() -> None:
 
 
 def test_a_release_shows_when_its_answer_is_let_out_and_not_before() -> None:
-    """What stands in the log already is told at its instant: before it a quote says what it said."""
+    """An entry in the log already is shown at its instant: before it a quote says what it said."""
     state = take(ready(), charge(0))
     ticket = next(iter(state.unreleased))
     take(state, release(0))
@@ -207,7 +207,7 @@ def test_a_lowered_cap_that_charges_pass_leaves_nothing() -> None:
 
 
 def test_a_scale_that_the_rest_does_not_pay_for_is_refused() -> None:
-    """By what is out; a dearer scale may be refused while a cheaper one is quoted."""
+    """The answers that are out decide; a dearer scale may be refused while a cheaper one is quoted."""
     rules = policy()
     state = take(census_state(), *beginning(), adopted(rules), loaded(), rostered(), slots(), charged(0, scale=1))
     assert quotable_answers(state, rules, 1) == 1
@@ -239,7 +239,7 @@ def rules_of(state: CensusState) -> Policy:
 
 
 def told(state: CensusState, scale: int = 30) -> int | str | None:
-    """What a quote says is left, or the code with which it is refused."""
+    """The remaining answers in a quote, or the code with which it is refused."""
     try:
         return quotable_answers(state, rules_of(state), scale)
     except RefusedError as refusal:
@@ -294,7 +294,7 @@ def test_strict_charges_stay_everybodys_and_show_with_their_answers() -> None:
 
 @pytest.mark.parametrize("accounting", ["strict", "per_person"])
 def test_the_last_allowed_answer_goes_to_the_first_sample_and_shows_when_it_is_out(accounting: str) -> None:
-    """Of three: admitted are three, charged three, told are the answers that are out."""
+    """All three samples are admitted and charged; shown are the answers that are out."""
     state = by_person(accounting=accounting, max_answers=3)
 
     def charge(number: int) -> Step:
@@ -318,7 +318,7 @@ def test_the_last_allowed_answer_goes_to_the_first_sample_and_shows_when_it_is_o
 
 
 def test_strict_quotes_count_what_persons_were_charged() -> None:
-    """Everybody might have been in every sample: the answers that are out are counted, whoever was charged for them."""
+    """Everybody might have been in every sample: the answers that are out are counted, no matter who was charged for them."""
     state = take(by_person(), to_persons(0), release(0), to_persons(1), adopted(RULES))
     assert told(state) == 40
     take(state, release(1))

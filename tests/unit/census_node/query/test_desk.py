@@ -27,7 +27,7 @@ arrivals = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5 * PERIOD_
 
 
 class AsSoonAsDone(Ticks):
-    """What a schedule must not be: outcomes leave when the work is done."""
+    """A schedule that is wrong: outcomes leave when the work is done."""
 
     async def leave(self, now: Round) -> int:
         del now
@@ -44,7 +44,7 @@ class OnTheNextMillisecond(Ticks):
 def seen(
     comers: list[tuple[str, int]], takes_ms: Callable[[int], float], schedule: type[Ticks] = Ticks, batch: int = 4
 ) -> Seen:
-    """What anybody sees of a desk at which these samples come, whose work takes so long each."""
+    """The visible events of a desk at which these samples come, whose work takes so long each."""
     found: Seen = {}, []
 
     async def run() -> None:
@@ -121,7 +121,7 @@ async def test_slow_item_within_its_tick_delays_nobody() -> None:
 )
 @in_desk_time
 async def test_overrun_moves_everybody_by_whole_ticks_and_alerts_the_operator(takes_ms: int, left_ms: int) -> None:
-    """Whoever was taken with it leaves with it, whoever waits is taken at that tick: which tick is all that it tells."""
+    """Samples taken with it leave with it, waiting ones are taken at that tick: which tick is all that it tells."""
     desk = TimedDesk()
     await desk.until(10)
     desk.put("a", "too slow", takes_ms)
@@ -177,7 +177,7 @@ async def test_silent_sender_holds_nobody_up() -> None:
 
 @in_desk_time
 async def test_tick_that_a_round_changes_holds_from_the_next_round_on() -> None:
-    """What the change's own round does leaves by the old tick, everything after it by the new one."""
+    """The change's own round leaves by the old tick, everything after it by the new one."""
     desk = TimedDesk(batch=1)
     await desk.until(10)
     desk.put("a", "slower ticks", then=lambda: setattr(desk, "period_ms", 4000))
@@ -269,7 +269,7 @@ async def test_nothing_is_done_after_a_write_whose_outcome_is_unknown() -> None:
 
 @in_desk_time
 async def test_work_of_the_whole_round_comes_before_what_follows_it() -> None:
-    """Nothing follows for whoever failed; what fails then is the outcome, too, and all of it ends before anything is told."""
+    """Nothing follows a failure; a failure then is the outcome, too, and all of it ends before anything is told."""
     desk, order = TimedDesk(), list[str]()
     await desk.until(10)
 
@@ -290,7 +290,7 @@ async def test_work_of_the_whole_round_comes_before_what_follows_it() -> None:
 
 @in_desk_time
 async def test_nothing_follows_where_the_outcome_of_a_write_is_unknown() -> None:
-    """Of a round whose second part cannot be done nobody is told but whom that was for, and the node stops."""
+    """If the second part of a round cannot be done, only its own caller is told, and the node stops."""
     desk, unknown = TimedDesk(), StateUnknownError("STATE_UNKNOWN")
     await desk.until(10)
 
@@ -325,7 +325,7 @@ async def test_same_ticket_twice_joins_its_place() -> None:
 
 @in_desk_time
 async def test_nobody_joins_a_place_without_a_name() -> None:
-    """A refusal is told to whoever was refused."""
+    """A refusal is told to the refused caller."""
     desk = TimedDesk()
     assert desk.put("a", None) is not desk.put("a", None)
     assert desk.desk.find(None) is None
@@ -334,7 +334,7 @@ async def test_nobody_joins_a_place_without_a_name() -> None:
 @pytest.mark.parametrize("instant_ms", [0, 500], ids=["nobody in line", "waiting for the tick"])
 @in_desk_time
 async def test_stop_of_an_idle_desk_is_at_once(instant_ms: int) -> None:
-    """Nothing is begun; whoever is in line hears that the node is gone, which tells nothing of anybody."""
+    """Nothing is begun; callers in line hear that the node is gone, which tells nothing of anybody."""
     desk = TimedDesk()
     await desk.until(10)
     place = desk.put("a", "in line") if instant_ms else None

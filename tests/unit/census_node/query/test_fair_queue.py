@@ -24,7 +24,7 @@ def placed(line: FairQueue, agency: str, name: object, whole_ms: int) -> Place[o
 
 
 def taken(line: FairQueue, most: int, tick_ms: int) -> list[Place[object]]:
-    """What a round takes at a tick."""
+    """Samples that a round takes at a tick."""
     return line.take(most, before_ms=tick_ms, now_ms=tick_ms)
 
 
@@ -76,7 +76,7 @@ async def test_a_round_leaves_nobody_waiting_that_it_could_take(history: list[tu
 
 
 async def test_what_was_not_whole_before_the_tick_waits_for_the_next() -> None:
-    """Strictly before, however late the desk looks; whoever stands behind it in the same line waits with it."""
+    """Strictly before, however late the desk looks; samples behind it in the same line wait with it."""
     line = FairQueue()
     placed(line, "a", "early", 999)
     placed(line, "a", "on the tick", 1000)
@@ -87,14 +87,14 @@ async def test_what_was_not_whole_before_the_tick_waits_for_the_next() -> None:
 
 
 async def test_clock_that_was_set_back_keeps_nobody_in_line() -> None:
-    """What has been whole since an instant to come was whole before."""
+    """A sample that is whole since an instant to come was whole before."""
     line = FairQueue()
     placed(line, "a", "of before", 3_600_000)
     assert [each.key for each in line.take(5, before_ms=1000, now_ms=1001)] == ["of before"]
 
 
 async def test_an_outcome_is_told_when_it_leaves_and_not_when_it_is_done() -> None:
-    """To everybody who waits for it; whoever gives up waiting takes it from nobody."""
+    """It is told to everybody who waits for it; a caller that gives up waiting takes it from nobody."""
     place = placed(FairQueue(), "a", "result", 1)
     first, second = asyncio.create_task(place.outcome()), asyncio.create_task(place.outcome())
     place.do(None)  # type: ignore[arg-type]  # this work does not look at its round
@@ -108,7 +108,7 @@ async def test_an_outcome_is_told_when_it_leaves_and_not_when_it_is_done() -> No
 
 
 async def test_a_failure_is_an_outcome_and_may_interest_nobody() -> None:
-    """What the work raised is raised for whoever waits; nobody waiting is no error."""
+    """An error of the work is raised for its waiters; no waiter is no error."""
 
     def work(_: object) -> None:
         raise LookupError("of the work")

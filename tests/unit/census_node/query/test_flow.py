@@ -24,7 +24,7 @@ class Walk:
 
     node: Node
     desk: TimedDesk = field(default_factory=TimedDesk)
-    # By ticket: when a query ended that failed.
+    # End of each failed query, by ticket.
     failed: dict[str, tuple[Exception, int]] = field(default_factory=dict)
     # Every attempt, in order.
     sent: list[Sent] = field(default_factory=list)
@@ -63,7 +63,7 @@ async def cosign_when_shown(walk: Walk, agency: str = "a") -> None:
 
 
 def test_the_whole_order_fits_on_a_few_pages() -> None:
-    """Whoever wants to know how a query is answered reads one function in one module."""
+    """A reader who wants to know how a query is answered reads one function in one module."""
     assert len(Path(inspect.getfile(flow)).read_text().splitlines()) <= 250
 
 
@@ -115,7 +115,7 @@ async def test_refusals_are_told_at_the_instant_of_a_charge(step: str) -> None:
 
 @in_desk_time
 async def test_mistake_of_ours_is_told_at_the_same_instant() -> None:
-    """What nobody has foreseen may come from the sample, too."""
+    """An unforeseen error may come from the sample, too."""
     walk = Walk(Node(Disk(), cut_after="verify"))
     await walk.desk.until(10)
     await walk.ask()[1]
@@ -254,7 +254,7 @@ async def test_ticket_with_another_sample_is_refused_and_the_first_one_stands() 
 
 # --- the power goes --------------------------------------------------------------------------------------------------
 
-# By the last step that was done: files, entries, answers, and how much the witness outside has seen.
+# State by the last step that was done: files, entries, answers, and how much the witness outside has seen.
 LEFT = {
     "verify": (0, [], 0, 0),
     "keep": (1, [], 0, 0),

@@ -8,7 +8,7 @@ from census_node.query.reservations import Reservations
 
 
 def others(reservations: Reservations, *, but: str = "", charged: tuple[str, ...] = ()) -> int:
-    """What everybody but one ticket holds."""
+    """Reservations of all tickets but one."""
     return reservations.reserved("alice", charged=charged, but=but).units
 
 

@@ -22,7 +22,7 @@ class SleepingClock(FakeClock):
     """A clock that sleeping moves."""
 
     async def sleep(self, seconds: float) -> None:
-        """What `asyncio.sleep` does here."""
+        """Replacement of `asyncio.sleep`."""
         self.advance(round(seconds * 1000))
 
 
@@ -163,7 +163,7 @@ def test_nothing_else_of_a_query_asks_whether_there_are_ticks() -> None:
 
 
 def test_no_instant_could_carry_a_sample() -> None:
-    """What a schedule is asked with has no room for a size, a count or a linkage figure."""
+    """A schedule's arguments have no room for a size, a count or a linkage figure."""
     for each in (Ticks, Immediate):
         assert list(inspect.signature(each.next_round).parameters) == ["self", "whole_ms", "free_ms"]
         assert list(inspect.signature(each.leave).parameters) == ["self", "now"]

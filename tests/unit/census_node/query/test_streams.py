@@ -1,4 +1,4 @@
-"""Samples on their way in: whoever sends other parts, too many streams or nothing at all harms themselves alone."""
+"""Samples on their way in: a sender of other parts, too many streams or nothing at all harms itself alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def stream(parts: list[bytes], *, then_silent: bool = False) -> AsyncItera
 
 
 async def received(parts: list[bytes], size: int, *, then_silent: bool = False) -> bytes:
-    """What arrives."""
+    """The received sample."""
     streams = Streams(most=1, deadline_ms=1000)
     return bytes(await streams.received(stream(parts, then_silent=then_silent), size=size, part_size=PART))
 
@@ -64,7 +64,7 @@ async def test_sample_that_ends_early_is_refused(size: int, data: st.DataObject)
 
 @given(size=sizes, more=st.binary(max_size=2 * PART))
 def test_no_part_comes_after_the_last(size: int, more: bytes) -> None:
-    """Whoever feeds one all the same is refused."""
+    """A caller that feeds one all the same is refused."""
     incoming = Incoming(size, PART)
     for part in cut(bytes(size)):
         assert not incoming.is_whole

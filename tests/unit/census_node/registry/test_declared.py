@@ -1,4 +1,4 @@
-"""What is declared of the registry's size bounds its loads, and says which tick the policy needs."""
+"""The declared size of the registry bounds its loads, and says which tick the policy needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_registry_beyond_what_is_declared_is_refused() -> None:
 
 
 def test_tick_has_to_cover_what_is_declared() -> None:
-    """Whoever loads is told what to propose, whoever proposes what is too short. The forward delay is the health node's."""
+    """The loader is told what to propose, the proposer what is too short. The forward delay is the health node's."""
     short = policy(release_tick_ms=25, forward_delay_ms=1)
     with pytest.raises(InvalidRequestError, match="LOAD_REFUSED") as caught:
         verify_delays(short, DECLARED_STEP)

@@ -60,12 +60,12 @@ def load(
 
 
 def pseudonyms(addresses: Sequence[str]) -> list[bytes]:
-    """What the agencies make of them."""
+    """Pseudonyms that the agencies make of them."""
     return [row.tobytes() for row in LINKAGE.pseudonyms(parse_ids(addresses, "postal_address")[0])]
 
 
 def numbers(names: Names, rows: Sequence[Row]) -> dict[str, int]:
-    """By person_id, the number that a person has for ever."""
+    """Permanent number of each person, by person_id."""
     known = names.persons.tolist()
     return {row.person: known.index(names.of_persons([row.person])) for row in rows}
 
@@ -91,7 +91,7 @@ written = st.lists(
 
 @given(rows=written)
 def test_every_row_is_judged_like_by_a_plain_loop(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Whoever has the address of an earlier row stays; one person has one address, and stands under it once."""
+    """A row with the address of an earlier one stays; one person has one address, and is listed under it once."""
     rows = [Row(STREETS[7], "always"), *rows]
     one_spelling = {another: street for street, another in ANOTHER_SPELLING.items()}
     first: dict[str, Row] = {}
@@ -121,7 +121,7 @@ def test_every_row_is_judged_like_by_a_plain_loop(rows: list[Row], tmp_path_fact
 
 
 def test_all_people_of_an_address_have_its_place(tmp_path: Path) -> None:
-    """Whoever lives where a roster has an address stands at its place, in whichever piece of the roster; nobody else is joined."""
+    """People at an address of a roster stand at its place, in any piece of the roster; nobody else is joined."""
     rows = [Row((STREETS[at % 5]), f"p{at}") for at in range(13)]
     registry, names, _ = load(tmp_path, rows)
     roster = joined(registry, STREETS[1:])
@@ -177,7 +177,7 @@ def test_an_auditor_finds_everybody_of_an_address_in_a_sample(tmp_path: Path) ->
 
 
 def test_an_auditor_refuses_an_address_of_two_households(tmp_path: Path) -> None:
-    """What would be charged to two budgets is no household."""
+    """A household charged to two budgets is none."""
     registry, names, _ = load(tmp_path, [Row(STREETS[0], "p"), Row(STREETS[0], "q"), Row(STREETS[1], "r")])
     registry.cards.households[:] = [0, 1, 1] if registry.cards.high[0] == registry.cards.high[1] else [1, 0, 1]
     with pytest.raises(DamagedError):

@@ -60,7 +60,7 @@ def reasons(report: LoadReport) -> list[tuple[int, str]]:
 
 
 def person_of(registry: Registry, card: str) -> int | None:
-    """Whose card it is."""
+    """Owner of the card."""
     cards, name = registry.cards, int.from_bytes(LINKAGE.pseudonym(card), "big")
     numbers = [high << 64 | low for high, low in zip(cards.high.tolist(), cards.low.tolist(), strict=True)]
     return int(cards.persons[numbers.index(name)]) if name in numbers else None
@@ -126,7 +126,7 @@ def test_row_without_a_card_says_nothing_new_of_a_person(tmp_path: Path) -> None
 
 
 def test_people_without_any_card_have_no_number(tmp_path: Path) -> None:
-    """The ledger needs no place for whoever cannot be counted; nor for whoever stands in wrong rows alone."""
+    """The ledger needs no place for people who cannot be counted, or who are in wrong rows alone."""
     rows = [Row("", "p", "h1"), Row(CARDS[0], "q", "h2"), Row(CARDS[0], "r", "h3"), Row("12", "s", "h4")]
     registry, report = load(tmp_path, rows)
     assert reasons(report) == [(2, "repeats the health_card"), (3, "health_card is not")]
@@ -134,7 +134,7 @@ def test_people_without_any_card_have_no_number(tmp_path: Path) -> None:
 
 
 def test_one_card_is_one_row_whoever_claims_it(tmp_path: Path) -> None:
-    """Of the same person or another, the first row with a card has it."""
+    """The first row with a card has it, of the same person or another."""
     rows = [Row(CARDS[0], "p"), Row(CARDS[0], "p"), Row(CARDS[0], "q"), Row(CARDS[1], "q")]
     registry, report = load(tmp_path, rows)
     assert reasons(report) == [(1, "repeats the health_card"), (2, "repeats the health_card")]

@@ -91,7 +91,7 @@ def test_every_cell_of_a_table_has_its_own_people(given_values: list[int], place
     published = CENSUS_DICTIONARY.column("mother_tongue").values
     found: dict[int, set[str]] = {}
     for value, place in zip(published, places, strict=True):
-        # What stands at place 4 is in no cell.
+        # Place 4 is in no cell.
         if place < 4:
             found.setdefault(place, set()).add(value)
     cells = [Cell(tuple(sorted(values))) for values in found.values()]
@@ -120,7 +120,7 @@ def test_people_without_an_answer_are_in_no_value() -> None:
 def test_a_registry_survives_its_file(
     world: list[bytes], households: int, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """What is read is what was written, again after its cards were let go of; a person may have several cards, or none."""
+    """The file is read as it was written, again after its cards were let go of; a person may have several cards, or none."""
     file = tmp_path_factory.mktemp("registry") / "load1.npz"
     persons = data.draw(st.lists(st.integers(0, 70), min_size=len(world), max_size=len(world)))
     count = 1 + max(persons, default=-1)

@@ -134,7 +134,7 @@ def test_no_more_is_shown_than_was_asked_for(journal: Journal[CensusState]) -> N
 
 
 def test_what_is_cosigned_covers_the_entry_that_is_asked_for(journal: Journal[CensusState]) -> None:
-    """By the witness that is asked for, or by any; of this log and no other; the newest."""
+    """A note by the requested witness, or by any; of this log and no other; the newest."""
     publication = Publication(journal, None)
     assert publication.cosigned() is None
     rows = [
@@ -163,7 +163,7 @@ def verify(journal: Journal[CensusState], store: WitnessStore) -> None:
 
 
 def refusal(action: Callable[[], object]) -> BrokerError:
-    """What keeps the node from serving."""
+    """Error that keeps the node from serving."""
     with pytest.raises(BrokerError) as caught:
         action()
     return caught.value

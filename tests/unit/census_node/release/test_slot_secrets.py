@@ -39,7 +39,7 @@ def secrets(tmp_path: Path) -> SlotSecrets:
 
 
 def secret(slot: int) -> SlotSecret:
-    """What was drawn for a slot."""
+    """Secret drawn for a slot."""
     return drawn(slot // COUNT * COUNT)[slot % COUNT]
 
 
@@ -56,12 +56,12 @@ def refused(secrets: SlotSecrets, slot: int, commitment: bytes | None = None) ->
 
 
 def files(secrets: SlotSecrets) -> dict[str, bytes]:
-    """What lies in the folder."""
+    """Files in the folder."""
     return {path.name: path.read_bytes() for path in secrets.path.iterdir()}
 
 
 def test_every_secret_is_read_as_it_was_committed_to(secrets: SlotSecrets) -> None:
-    """By another process too, whichever batch it is of."""
+    """Another process reads it too, whichever batch it is of."""
     again = SlotSecrets(secrets.path)
     assert [read(again, slot) for slot in range(2 * COUNT)] == drawn(0) + drawn(COUNT)
 
@@ -96,7 +96,7 @@ def test_secrets_are_flushed_before_they_can_be_committed_to(tmp_path: Path, mon
 
 
 def test_secrets_are_their_owners_alone(tmp_path: Path) -> None:
-    """Whatever the umask: whoever reads one before its answer is out can take the noise off."""
+    """Whatever the umask: a reader of one before its answer is out can take the noise off."""
     before = os.umask(0)
     try:
         secrets = SlotSecrets(tmp_path / "slots")

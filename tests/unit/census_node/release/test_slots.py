@@ -72,7 +72,7 @@ def test_slots_are_handed_out_in_order_and_to_one_at_a_time() -> None:
 
 
 def test_a_slot_is_offered_with_the_entry_that_commits_to_it() -> None:
-    """Number, commitment and checkpoint as the ticket has to name them; index and bytes of the entry that proves them."""
+    """Number, commitment and checkpoint, byte for byte: later readers of the ticket can verify the same."""
     slots = SlotBook()
     first, second = batch(count=1), batch(1, count=2, index=12)
     slots.add(first)
@@ -138,7 +138,7 @@ def test_a_slot_is_held_by_its_researcher_until_it_expires() -> None:
     ],
 )
 def test_a_ticket_names_a_slot_exactly_as_it_was_quoted(change: dict[str, int | bytes | str]) -> None:
-    """Number, commitment and checkpoint together: else what the researcher has verified is not what is charged."""
+    """Number, commitment and checkpoint, byte for byte: later readers of the ticket can verify the same."""
     slots = book()
     other, slot = reserve(slots, "bob"), reserve(slots)
     assert (other.number, slot.number) == (0, 1)
@@ -159,7 +159,7 @@ def test_beyond_the_limit_the_oldest_of_the_same_researcher_gives_way() -> None:
 
 
 def test_a_slot_that_a_ticket_has_claimed_gives_way_to_no_quote() -> None:
-    """Whoever goes on asking for quotes does not take a question back that is under way."""
+    """A researcher who goes on asking for quotes does not take a slot from a question in progress."""
     slots = book()
     claimed = reserve(slots)
     assert slots.claim(claimed, "alice", "ticket", 0)
@@ -168,7 +168,7 @@ def test_a_slot_that_a_ticket_has_claimed_gives_way_to_no_quote() -> None:
 
 
 def test_claimed_slots_of_tickets_that_are_not_in_hand_are_bounded_too() -> None:
-    """Whoever hands in header after header and never a sample does not make the census node commit to slots without end."""
+    """A sender of header after header and never a sample does not make the census node commit to slots without end."""
     slots = book()
     for number in range(LIMIT + 1):
         assert slots.claim(reserve(slots, in_hand={"0"}), "alice", str(number), 0)
@@ -211,7 +211,7 @@ def test_a_spent_slot_is_never_quoted_again() -> None:
 
 
 def test_expired_slots_do_not_count_and_are_quoted_again() -> None:
-    """To whoever asks next; the researcher who let them expire holds them no more."""
+    """They are quoted to the next asker; the researcher who let them expire holds them no more."""
     slots = book()
     old = [reserve(slots) for _ in range(LIMIT)]
     fresh = [reserve(slots, "bob", now_ms=LIFETIME) for _ in range(LIMIT)]
@@ -260,7 +260,7 @@ def test_another_batch_is_due_before_the_last_slot_is_given_out() -> None:
 
 
 def test_the_lowest_slot_that_may_serve_somebody_is_the_lowest_that_is_free_or_held() -> None:
-    """What is below it is void for ever, so nothing that a researcher holds, or may be quoted, may be."""
+    """Slots below it are void for ever, so none that a researcher holds, or may be quoted, may be below."""
     slots = SlotBook()
     assert slots.lowest() == 0
     slots.add(batch(count=4))

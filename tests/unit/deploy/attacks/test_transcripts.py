@@ -1,4 +1,4 @@
-"""What an attacker writes down of a question: all that does not differ by design, and nothing that does."""
+"""An attacker's record of a question: all that does not differ by design, and nothing that does."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def entries(ledger: str = "ef" * 32, slot: int = 5) -> list[Entry]:
 
 
 def test_the_log_is_told_by_kinds_and_lengths() -> None:
-    """Not by slots, hashes or places; a delivery counts whoever made it, and others' entries do not."""
+    """Not by slots, hashes or places; a delivery counts no matter who made it, and others' entries do not."""
     lines = logged(entries(), asked())
     assert [line.split()[1] for line in lines] == ["charged", "released", "delivered"]
     assert lines == logged(entries(ledger="77" * 32, slot=6), asked())

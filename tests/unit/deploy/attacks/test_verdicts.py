@@ -56,7 +56,7 @@ class Dice:
 
 
 def broken(findings: Sequence[Finding]) -> set[str]:
-    """What did not hold. All of it can be said in JSON and in words."""
+    """Findings that did not hold. All of it can be said in JSON and in words."""
     assert json.loads(json.dumps([finding.as_json() for finding in findings]))
     assert all(finding.line() for finding in findings)
     return {finding.name for finding in findings if not finding.held}
@@ -295,7 +295,7 @@ def test_equality_holds_unless_answers_or_times_or_messages_show_it(same: dict[s
 
 
 def told(late: Sequence[int], of_everybody: Sequence[int], *, lines: tuple[str, str] = ("", "")) -> list[Told]:
-    """What was seen of questions about nobody, and about everybody."""
+    """Observations of questions about nobody, and about everybody."""
     nobody = [Told(everybody=False, late=ticks, lines=("accepted", lines[0])) for ticks in late]
     return nobody + [Told(everybody=True, late=ticks, lines=("accepted", lines[1])) for ticks in of_everybody]
 
@@ -374,7 +374,7 @@ def timed(
         ),
         # A node that lets a sample go when it is drawn.
         ({("half", "forwarded"): 120}, {"times_forwarded"}),
-        # A gather that jumps for whoever is linked, and a ledger that skips whoever is spent.
+        # A gather that jumps for linked people, and a ledger that skips spent ones.
         ({("unlinked", "charged"): -100}, {"times_charged"}),
         ({("spent", "answer"): -100}, {"times_answer"}),
         # Quotes that wait for the desk; and a refusal that says how far verifying came.

@@ -28,7 +28,7 @@ def test_a_size_is_known_by_its_digits() -> None:
 
 
 def test_figures_between_two_questions_are_the_same(tmp_path: Path) -> None:
-    """None for a few questions, none before the period is over, none for a few new ones, whoever looks or restarts."""
+    """None for a few questions, none before the period is over, none for a few new ones, no matter who looks or restarts."""
     assert not compute(tmp_path, {1: LEAST_QUESTIONS - 1})
     assert compute(tmp_path, {1: LEAST_QUESTIONS})
     before = read_cohort_figures(tmp_path)

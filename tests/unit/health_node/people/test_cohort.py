@@ -65,7 +65,7 @@ def everything(name: str) -> Stored:
     ],
 )
 def test_numbers_are_compared_by_what_they_are_kept_as(text: str, meant: range | list[int]) -> None:
-    """Each condition means exactly these numbers, and its negation all others and whoever has none."""
+    """Each condition means exactly these numbers, and its negation all others and everyone who has none."""
     means = marked(text, {"age": everything("age")})
     assert means == [False, *(number in meant for number in range(-3, 41))]
     assert marked(f"not ({text})", {"age": everything("age")}) == [not each for each in means]
@@ -109,7 +109,7 @@ def test_many_values_of_a_wide_column_are_compared_one_by_one() -> None:
     ],
 )
 def test_values_of_one_person_are_looked_at_together(text: str, meant: list[bool]) -> None:
-    """Of nobody's, one, the other, and both."""
+    """Values of nobody, one, the other, and both."""
     assert marked(text, {"drug": everything("drug")}) == meant
 
 
@@ -147,6 +147,6 @@ def test_what_is_said_of_one_column_is_one_comparison() -> None:
     ],
 )
 def test_a_column_takes_the_smallest_type_that_holds_it(column: Column, kind: str, top: int) -> None:
-    """By its dictionary, up to the last number that fits."""
+    """Its dictionary decides, up to the last number that fits."""
     encoding = Encoding.of(column)
     assert (encoding.kind, encoding.top) == (np.dtype(kind), top)

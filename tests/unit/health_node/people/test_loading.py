@@ -228,7 +228,7 @@ def test_file_with_many_wrong_rows_is_refused(tmp_path: Path) -> None:
 
 
 def test_refused_load_leaves_the_old_store(tmp_path: Path) -> None:
-    """What was loaded before is still in force, and nothing else lies about."""
+    """The previous load is still in force, and nothing else lies about."""
     load(tmp_path, f"{card(1)},{REST}")
     refusal(tmp_path, "nonsense")
     assert selected(tmp_path, "age = 61") == [KEY.pseudonym(card(1))]

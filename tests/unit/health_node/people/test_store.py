@@ -202,7 +202,7 @@ def test_file_of_another_kind_is_not_served(tmp_path: Path) -> None:
 
 
 def test_people_are_counted_without_being_read(path: Path) -> None:
-    """What the status command shows."""
+    """Figures of the status command."""
     assert read_figures(path, DICTIONARY) == Figures(people=1000, places=2000)
     with pytest.raises(RefusedError, match="NOTHING_LOADED"):
         read_figures(path.with_name("none.people"), DICTIONARY)
@@ -244,7 +244,7 @@ def test_store_of_other_limits_is_not_served(path: Path) -> None:
 
 
 def test_new_labels_do_not_void_a_store(path: Path) -> None:
-    """What codes are called may change without a new load."""
+    """Names of codes may change without a new load."""
     sex = Column(name="sex", type=ColumnType.CODE, description="Gender.", codes=(Code("f", "Woman"), Code("m", "Man")))
     with PeopleStore(path, Dictionary((DICTIONARY.column("age"), sex))) as store:
         assert store.size == 1000

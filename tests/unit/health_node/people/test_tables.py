@@ -1,4 +1,4 @@
-"""Tables of events, long lists and members: stored whole, counted with the same work whoever has which rows."""
+"""Tables of events, long lists and members: stored whole, counted with the same work no matter who has which rows."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_work_follows_from_what_was_declared(tmp_path: Path) -> None:
 
 
 def test_rows_that_belong_to_nobody_mark_nobody(tmp_path: Path) -> None:
-    """What was declared and is not there satisfies a negation, and the last person is not marked by it."""
+    """Declared and missing rows satisfy a negation, and the last person is not marked by them."""
     counts = np.array([1, 0, 0])
     build_people_store(tmp_path / "s", people(counts, np.array([5])), SMALL, places=3)
     with PeopleStore(tmp_path / "s", SMALL) as store:
@@ -142,7 +142,7 @@ def test_rows_that_belong_to_nobody_mark_nobody(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [63, 64, 65, 128, 1000])
 def test_counts_are_right_at_the_borders_of_words(tmp_path: Path, count: int) -> None:
-    """Of whoever has so many rows, behind one who has one and before one who has none; all rows that were declared are there."""
+    """Counts of a person with so many rows, behind one who has one and before one who has none; all rows that were declared are there."""
     counts = np.array([1, count, 0, 64 - (1 + count) % 64])
     days = np.full(int(counts.sum()), 9)
     made = people(counts, days, stay=rows_of(counts, {"days": days + 1}, declared=int(counts.sum())))
@@ -193,7 +193,7 @@ def test_rows_are_put_in_another_order_in_pieces(tmp_path: Path, monkeypatch: py
 
 
 def test_a_store_says_how_large_its_tables_are(tmp_path: Path) -> None:
-    """What the status command shows, without reading them."""
+    """Figures of the status command, without reading them."""
     build_people_store(tmp_path / "s", people(SPREADS["evenly"], np.zeros(ROWS, np.int64)), SMALL, places=2000)
     extent = Extent(ROWS, DECLARED)
     assert read_figures(tmp_path / "s", SMALL) == Figures(SIZE, 2000, {"diagnosis": extent, "stay": extent})
@@ -212,7 +212,7 @@ def test_more_rows_than_were_declared_are_not_written(tmp_path: Path) -> None:
 
 
 def test_a_list_of_many_codes_takes_four_bytes_a_row(tmp_path: Path) -> None:
-    """A hundred thousand codes are looked up like few: whoever has one of every other code is found."""
+    """A hundred thousand codes are looked up like few: a person with one of every other code is found."""
     codes = tuple(Code(f"{at:06}", "C") for at in range(100_000))
     many = Dictionary((Column(name="code", type=ColumnType.CODE, multi_valued=True, description="C.", codes=codes),))
     counts = np.array([1, 2, 0, 1])
@@ -240,7 +240,7 @@ def test_a_list_of_many_codes_takes_four_bytes_a_row(tmp_path: Path) -> None:
 
 
 def test_what_nothing_is_said_of_has_a_step() -> None:
-    """Of each table; one that the dictionary does not have is refused by name."""
+    """Every table has one; a table that the dictionary does not have is refused by name."""
     assert declared_of(SMALL, 7, {"stay": 5}) == Declared(7, {"diagnosis": DECLARED_STEP, "stay": 5})
     by_household = declared_of(BY_HOUSEHOLD, 7, {"people": 9})
     assert (by_household.people, by_household.places, by_household.by_household) == (9, 7, True)

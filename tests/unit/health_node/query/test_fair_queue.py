@@ -1,4 +1,4 @@
-"""Who is next: turns between researchers, bounds on what is in hand, and nothing lost whoever leaves when."""
+"""Who is next: turns between researchers, bounds on what is in hand, and nothing lost no matter who leaves when."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Queue:
             await asyncio.sleep(0)
 
     async def end_one(self) -> None:
-        """Whoever was served first is done."""
+        """The question that was served first is done."""
         await self.settle()
         self.holders.pop(0).leave()
         await self.settle()
@@ -111,7 +111,7 @@ async def test_question_that_was_turned_away_takes_no_room() -> None:
 
 
 async def test_as_many_have_places_as_there_are() -> None:
-    """The next one comes when somebody leaves, and not before; whoever finds a place free did not wait."""
+    """The next one comes when somebody leaves, and not before; a question that finds a place free did not wait."""
     queue = Queue(LimitConfig(max_queries=2))
     for name in ("a", "b", "c"):
         queue.ask(name)

@@ -1,4 +1,4 @@
-"""Samples of bits: whoever matches and is drawn, in roster order, found with the same work whoever that is."""
+"""Samples of bits: people who match and are drawn, in roster order, found with the same work no matter who they are."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DICTIONARY = Dictionary(
         ),
     )
 )
-# What each says of one person: an age or none, a sex or none, and drugs.
+# Facts of each about one person: an age or none, a sex or none, and drugs.
 CRITERIA: dict[str, Callable[[int | None, str | None, set[int]], bool]] = {
     "age >= 0": lambda age, _sex, _drugs: age is not None,
     "age > 130": lambda _age, _sex, _drugs: False,
@@ -90,7 +90,7 @@ def one_by_one(people: People, where: str, fraction: int) -> list[bytes]:
 
 
 def is_drawn(pseudonym: bytes, where: str, fraction: int) -> bool:
-    """Whether somebody is drawn, whoever else there is."""
+    """Whether somebody is drawn, no matter who else there is."""
     mark = np.ones(1, np.bool_)
     row = np.frombuffer(pseudonym, np.uint8).reshape(1, 16)
     KEY.keep_drawn(row, canonical_bytes(condition(where)), fraction, mark)
@@ -118,7 +118,7 @@ def roster(people: People) -> list[bytes]:
 def test_a_bit_says_whoever_matches_and_is_drawn(
     seed: int, size: int, spare: int, where: str, fraction: int, block: int, threads: int
 ) -> None:
-    """Whoever has a bit matches and is drawn and the other way round, and behind the last place nobody is."""
+    """People with a bit match and are drawn, and those without do not; behind the last place nobody is."""
     people = world(seed, size)
     declared = people.size + spare
     with TemporaryDirectory() as folder:

@@ -70,7 +70,7 @@ def test_ordinary_criteria_pass_at_the_usual_delays(population: int) -> None:
 
 @pytest.mark.parametrize("population", [100_000, 1_000_000, 15_000_000])
 def test_the_number_of_terms_that_would_do_does(population: int) -> None:
-    """Whoever is told a number and asks with so many of the same kind is not told another one."""
+    """A researcher who is told a number and asks with so many of the same kind is not told another one."""
     places = declared_for(population)
     policy = make_policy(tick_ms=250, delay_ms=least_forward_delay_ms(places))
     with pytest.raises(InvalidRequestError, match="CRITERIA_TOO_DEAR") as caught:
@@ -95,7 +95,7 @@ def test_the_number_of_terms_that_would_do_does(population: int) -> None:
 
 
 def of_places(condition: Condition, fraction: int, places: int) -> int:
-    """What of a price is for places: all but what compiling costs."""
+    """The part of a price that is for places: all but the compiling costs."""
     compiling = price(condition, fraction, Declared(0), HEALTH_DICTIONARY)
     return price(condition, fraction, Declared(places), HEALTH_DICTIONARY) - compiling
 
@@ -115,7 +115,7 @@ def test_price_grows_with_places_terms_and_a_fraction() -> None:
 
 
 def test_a_slower_machine_affords_less() -> None:
-    """What the operator sets decides, down to nothing; what is told is never negative."""
+    """The operator's setting decides, down to nothing; the told number is never negative."""
     policy = make_policy(tick_ms=250, delay_ms=400)
     for work, told in ((WORK // 4, range(1, MAX_TERMS)), (1_000_000, range(1))):
         with pytest.raises(InvalidRequestError, match="CRITERIA_TOO_DEAR") as caught:
@@ -167,7 +167,7 @@ def about(text: str) -> Condition:
 
 
 def event_price(text: str, declared: Declared = EVENTFUL) -> int:
-    """What a condition costs, but for compiling it."""
+    """Price of a condition, but for compiling it."""
     nobody = Declared(0, dict.fromkeys(declared.tables, 0))
     compiling = price(about(text), WHOLE_MILLIONTHS, nobody, event_worlds.DICTIONARY)
     return price(about(text), WHOLE_MILLIONTHS, declared, event_worlds.DICTIONARY) - compiling
@@ -175,7 +175,7 @@ def event_price(text: str, declared: Declared = EVENTFUL) -> int:
 
 @pytest.mark.parametrize("fraction", [1, WHOLE_MILLIONTHS])
 def test_two_conditions_on_events_pass_at_the_shortest_delay(fraction: int) -> None:
-    """Of 300 million events of 15 million people; a dozen are too dear, and the number that is told is not."""
+    """With 300 million events of 15 million people; a dozen are too dear, and the number that is told is not."""
     delay_ms = EVENTFUL.least_forward_delay_ms
     assert delay_ms == least_forward_delay_ms(EVENTFUL.places, EVENTFUL.events) > 2_000
     policy = make_policy(tick_ms=250, delay_ms=delay_ms)
@@ -209,7 +209,7 @@ def test_events_are_paid_for_by_what_was_declared() -> None:
 
 
 def test_a_long_list_is_paid_for_like_events() -> None:
-    """By its declared values, however many codes are named; what is said of one list by several parts is counted once."""
+    """Its declared values decide, however many codes are named; several parts about one list are counted once."""
     codes = ", ".join(f"'c{number:03}'" for number in range(0, 90, 2))
     values = EVENTFUL.tables["diagnosis"]
     assert (

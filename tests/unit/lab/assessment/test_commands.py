@@ -32,7 +32,7 @@ def _no_attack(monkeypatch: pytest.MonkeyPatch) -> None:
         (("--attack", "neigbour"), 3, "neighbour"),
         (("--reasons", "EMPTY"), 3, "no text"),
         (("--attacks", "EMPTY"), 3, "tripartite attack all --accounting per_person --json"),
-        (("--include", "NOWHERE"), 3, "no document of the policy lab"),
+        (("--include", "NOWHERE"), 3, "not a document of the policy lab"),
         (("--include", "INTERNAL"), 3, "standing: public"),
         (("--home", "FOLDER"), 3, ""),
         (("--without-attacks", "--rounds", "3"), 2, "Give one of"),

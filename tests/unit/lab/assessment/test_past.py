@@ -32,7 +32,7 @@ def export(journal: Journal[CensusState], to: Path) -> Path:
 
 
 def named(note: str) -> tuple[str, ...]:
-    """What an assessment names: size, signature and key."""
+    """Checkpoint of an assessment: size, signature and key."""
     checkpoint, ((_, blob),) = parse_note(note)
     key = vkeys(logs.SIGNER.name, ED25519, logs.SIGNER.verifier.keys)
     return "--size", str(checkpoint.size), "--signature", base64_text(blob), "--key", key

@@ -61,7 +61,7 @@ def log_of(policy: Policy, highest: str = "") -> Log:
 
 
 def assessment_of(policy: Policy, *, highest: str = "") -> Document:
-    """Of a deployment with this policy, without attacks."""
+    """Assessment of a deployment with this policy, without attacks."""
     return make_assessment(
         Facts(policy, MADE_MS, log_of(policy, highest)), [], None, "tripartite lab assessment --out DIR"
     )
@@ -88,7 +88,7 @@ def is_found(claim: Claim) -> bool:
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 def test_every_sentence_of_the_threat_model_is_there(policy: Policy) -> None:
-    """What an assessment takes from SECURITY.md and ARGUMENT.md stands in them, and tests that it cites exist."""
+    """Sentences that an assessment takes from SECURITY.md and ARGUMENT.md are there, and tests that it cites exist."""
     shown = assessment_of(policy)
     assert sum(map(is_found, claims_of(shown))) >= 20
 
@@ -142,7 +142,7 @@ def test_what_is_said_of_accounting_is_said_of_this_one() -> None:
 
 
 def test_a_limit_that_was_higher_once_is_said_on_the_first_page() -> None:
-    """What was asked under it counts for ever: an assessment that named the present limit alone would promise too much."""
+    """Questions asked under it count for ever: an assessment that named the present limit alone would promise too much."""
     policy = POLICIES["another limit"]
     first = assessment_of(policy, highest="0.8").sections[0]
     cautions = [block.words for block in first.blocks if isinstance(block, Caution)]
@@ -303,7 +303,7 @@ def test_attacks_of_a_file_are_said_to_be_read(tmp_path: Path) -> None:
 
 
 def test_internal_results_are_never_included(tmp_path: Path) -> None:
-    """What was computed from a data file that nobody declared may not be handed on; the refusal says what to declare."""
+    """Results from a data file that nobody declared may not be handed on; the refusal says what to declare."""
     stored.write(replace(document(), sections=document().sections[:1]), tmp_path / "out", language("en"))
     with pytest.raises(BrokerError) as refused:
         read_included([tmp_path / "out"])
@@ -326,7 +326,7 @@ def test_internal_results_are_never_included(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("place", ["document", "claim"])
 def test_only_commands_of_the_lab_are_printed(tmp_path: Path, command: str, place: str) -> None:
-    """Whoever reproduces an annex runs what stands beside it: nothing that somebody wrote into the file."""
+    """A reader who reproduces an annex runs the command beside it: nothing that somebody wrote into the file."""
     shown = replace(document(Standing.PUBLIC), sections=[Section("s", "s", [Claim("x", "tripartite lab sample")])])
     stored.write(shown, tmp_path / "good", language("en"))
     assert read_included([tmp_path / "good"])

@@ -49,7 +49,7 @@ def test_figures_are_as_they_are() -> None:
 
 
 def test_every_csv_file_of_results_is_written_by_it() -> None:
-    """Whoever writes another one by hand forgets the heads or the signs."""
+    """The author of another one by hand forgets the heads or the signs."""
     writers = {
         str(file.relative_to(LAB))
         for file in LAB.rglob("*.py")

@@ -43,7 +43,7 @@ def squeezed(text: str) -> str:
 
 
 def texts_in(code: str, shown: Document) -> list[str]:
-    """What a reader of the document reads, in order."""
+    """Texts that a reader of the document reads, in order."""
     return list(texts_of(said.document(shown, language(code), lambda _plot: {})))
 
 
@@ -134,7 +134,7 @@ def structure(root: Any) -> tuple[list[str], list[str]]:
 
 @pytest.mark.parametrize("standing", Standing)
 def test_the_mark_stands_on_every_page_plot_table_and_object(standing: Standing, tmp_path: Path) -> None:
-    """Whoever holds any part of it knows who may see it."""
+    """The holder of any part of it knows who may see it."""
     shown = document(standing)
     reader = pypdf.PdfReader(io.BytesIO(pdf.pdf(shown, ENGLISH)))
     assert len(reader.pages) > 1
@@ -160,7 +160,7 @@ def test_a_plot_that_stands_alone_has_its_mark() -> None:
 
 
 def test_nobodys_words_are_markup(tmp_path: Path) -> None:
-    """What would be a tag, a command or mathematics somewhere is shown as it was written."""
+    """A tag, a command or mathematics somewhere is shown as it was written."""
     html = page.page(document(), ENGLISH)
     assert "<script" not in html
     # Paragraph, caution, claim, source, formula, table, section and plot, which is described in both colours.
@@ -412,7 +412,7 @@ def test_every_kind_of_block_is_in_the_sample() -> None:
 
 
 def test_fragments_are_those_of_the_page() -> None:
-    """What the site puts into its own pages is what stands in a file."""
+    """The site's own pages contain the same fragments as a file."""
     html = page.page(document(), ENGLISH)
     (first, _) = document().sections
     assert page.section(first, ENGLISH).strip() in html

@@ -56,7 +56,7 @@ def test_names_of_files_are_no_patterns(tmp_path: Path) -> None:
 
 
 def broken(tmp_path: Path, content: bytes, name: str = "people.csv") -> str:
-    """What is said of a data file."""
+    """Error about a data file."""
     path = evaluation(tmp_path, run=RUN.replace("people.csv", name))
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     with pytest.raises(InvalidRequestError) as refused:

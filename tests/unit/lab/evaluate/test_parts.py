@@ -118,7 +118,7 @@ def test_parts_that_are_not_known_to_be_ours_are_left_and_named(tmp_path: Path, 
 
 
 def test_parts_are_not_looked_for_behind_a_link(tmp_path: Path) -> None:
-    """What is there may be of another run, whose parts would be dropped."""
+    """Its parts may be of another run, and would be dropped."""
     run, data = read(evaluation(tmp_path))
     whole(run, data, tmp_path / "other")
     before = kept(tmp_path / "other")

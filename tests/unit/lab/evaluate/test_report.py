@@ -131,7 +131,7 @@ def test_clipped_weights_and_moved_numbers_are_told(tmp_path: Path, monkeypatch:
 
 
 def test_the_example_prints_and_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is printed is a run file; its people are the ones that the program makes."""
+    """It prints a run file; its people are the ones that the program makes."""
     done = command("--example", folder=tmp_path, monkeypatch=monkeypatch)
     (tmp_path / "run.yaml").write_text(done.stdout, "utf-8")
     assert read_run_file(tmp_path / "run.yaml").columns == read_run_file(EXAMPLE_RUN).columns

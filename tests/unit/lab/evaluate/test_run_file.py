@@ -16,7 +16,7 @@ from policy_lab.standing import Standing
 
 
 def refused(folder: Path, run: str) -> InvalidRequestError:
-    """What a run file is refused with, data included."""
+    """Error of a run file, data included."""
     path = evaluation(folder, run=run)
     with pytest.raises(InvalidRequestError) as caught:
         read_data(read_run_file(path), lambda _done, _total: None)
@@ -29,7 +29,7 @@ def line_of(run: str, part: str) -> int:
     return run[: run.index(part)].count("\n") + 1
 
 
-# What is replaced, by what, and what the sentence says.
+# The replaced text, the replacement, and the sentence.
 BAD = [
     ("numbers: truncated", "numbers: truncatd", "There is no mechanism 'truncatd'; the nearest is 'truncated'."),
     ("  - global", "  - globe", "There is no mechanism 'globe'; the nearest is 'global'."),
@@ -101,7 +101,7 @@ def test_bad_run_file_is_refused_with_its_line(tmp_path: Path, part: str, instea
         assert abs(int(error.details["number"]) - line_of(run, name)) <= 1
 
 
-# What a row has, and what is said of it.
+# Content of a row, and the sentence about it.
 BAD_ROWS = [
     ("weight", "", "Row 12 of the data has no weight above 0 in 'weight'."),
     ("weight", "0", "Row 12 of the data has no weight above 0 in 'weight'."),

@@ -52,7 +52,7 @@ def test_one_disease_is_used_up_when_the_strict_service_shuts_down() -> None:
 
 @pytest.mark.parametrize("key", WORKLOADS)
 def test_nothing_comes_back(key: str) -> None:
-    """Exhausted people stay so, and whoever is left out was asked about."""
+    """Exhausted people stay so, and everyone left out was asked about."""
     course = course_of(WORKLOADS[key], LIMIT, 10, 200, seed=7)
     assert list(course.exhausted) == sorted(course.exhausted)
     assert course.exhausted[-1] <= PEOPLE

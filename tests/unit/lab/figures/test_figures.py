@@ -156,7 +156,7 @@ def test_same_settings_make_the_same_figure(figure: Figure) -> None:
     "figure", [each for each in FIGURES.values() if any(s.key == "seed" for s in each.settings)], ids=name_of
 )
 def test_another_seed_makes_another_figure(figure: Figure) -> None:
-    """What is made up is drawn from the seed."""
+    """Made-up values are drawn from the seed."""
     assert _json(figure, {"seed": "1"}) != _json(figure, {"seed": "2"})
 
 

@@ -66,7 +66,7 @@ def test_flipping_is_more_exact_up_to_the_size_that_is_named(cap: int, questions
 
 @pytest.mark.parametrize("share", ["0.1", "12.4", "99.9"])
 def test_table_says_which_is_more_exact(share: str) -> None:
-    """By the figures in the row; margins of flips do not depend on the share."""
+    """The figures in the row decide; margins of flips do not depend on the share."""
     section = FIGURES["local"].draw(FIGURES["local"].values({"share": share}))
     table = next(block for block in section.blocks if isinstance(block, Table))
     plot = next(block for block in section.blocks if isinstance(block, Lines))

@@ -1,4 +1,4 @@
-"""What a margin means for groups of three sizes: laws added up slowly give the same."""
+"""The meaning of a margin for groups of three sizes: laws added up slowly give the same."""
 
 from __future__ import annotations
 

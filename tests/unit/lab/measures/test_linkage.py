@@ -58,7 +58,7 @@ def test_randomised_response_is_as_telling_as_its_law() -> None:
 
 
 def test_the_nearest_number_is_the_likeliest() -> None:
-    """By hand, with noise that is written down here."""
+    """Computed by hand, with noise that is written down here."""
     truth = np.array([1.0, 5.0, 2.0, 1.0, 2.0, 3.0])
     reported = np.array([1.0, 5.2, 2.1, 2.9, 1.8, 1.2])
     found = reidentified(GROUPS, EVERYBODY, [Known(truth, reported, laplace_law(1.0))])

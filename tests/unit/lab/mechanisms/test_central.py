@@ -23,7 +23,7 @@ BOUNDS = ((2, 7), (-4, 3), (-9, -1))
 
 
 def loss(component: Any, distance: float) -> float:
-    """What OpenDP says that a mechanism spends, or how far a result moves; its own types are unknown here."""
+    """OpenDP's figure for what a mechanism spends, or how far a result moves; its own types are unknown here."""
     return float(component.map(distance))
 
 
@@ -143,7 +143,7 @@ def test_weights_cannot_be_bounded_by_nothing(cap: int | None, multiplier: int) 
 
 
 def test_weights_above_the_cap_are_clipped() -> None:
-    """What the sensitivity assumes is what is done to the data."""
+    """The data are changed as the sensitivity assumes."""
     counted = contributions(np.asarray([0.5, 3.0, 1e308]), weight_cap=CAP, multiplier=MULTIPLIER)
     assert counted.tolist() == [1.25, 7.5, 7.5]
     assert contributions(np.asarray([]), weight_cap=CAP).tolist() == []
@@ -189,7 +189,7 @@ def test_opendp_needs_the_same_noise() -> None:
 
 
 def test_opendp_finds_the_same_sensitivity() -> None:
-    """Of bounded sums when a row comes or goes, and of sums and means of a known number of rows when one is replaced."""
+    """Sensitivities of bounded sums when a row comes or goes, and of sums and means of a known number of rows when one is replaced."""
     symmetric = dp.symmetric_distance()
     for low, high in BOUNDS:
         bounded = dp.vector_domain(dp.atom_domain(bounds=(low, high), T=int))
@@ -208,7 +208,7 @@ def test_opendp_finds_the_same_sensitivity() -> None:
 
 @pytest.mark.parametrize("neighbours", Neighbours)
 def test_both_parts_of_a_noisy_mean_have_their_sensitivity(neighbours: Neighbours) -> None:
-    """By trying all extreme rows: the sum of distances to the middle, and the sum of contributions."""
+    """All extreme rows are tried: the sum of distances to the middle, and the sum of contributions."""
     low, high = 2, 7
     mean = NoisyMean((low, high), 1.0, neighbours, CAP, MULTIPLIER)
     tables = list(pairs(rows(low, high, [Fraction(CAP), NEXT_TO_NOTHING], is_filtered=True), neighbours))
@@ -221,7 +221,7 @@ def test_both_parts_of_a_noisy_mean_have_their_sensitivity(neighbours: Neighbour
 
 
 def test_a_noisy_mean_is_near_the_mean_of_many_and_always_inside_its_bounds() -> None:
-    """Of a million within a thousandth; of nobody anything inside the bounds."""
+    """With a million people within a thousandth; with nobody anything inside the bounds."""
     mean = NoisyMean((2, 7), 1.0, Neighbours.REPLACED)
     random = np.random.default_rng(2)
     assert mean.apply(4.25, 1e6, random) == pytest.approx(4.25, abs=1e-3)

@@ -1,4 +1,4 @@
-"""What several answers spend on one respondent."""
+"""Epsilon that several answers spend on one respondent."""
 
 from __future__ import annotations
 

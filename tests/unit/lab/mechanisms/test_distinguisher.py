@@ -74,7 +74,7 @@ def test_it_finds_what_is_rare() -> None:
 
 
 def test_a_delta_is_taken_off() -> None:
-    """What happens with probability delta at most does not count."""
+    """An event with probability delta at most does not count."""
     random = np.random.default_rng(6)
     worlds = [random.random(DRAWS) < chance for chance in (0.02, 0.0)]
     assert epsilon_from_below(*worlds).epsilon > 1

@@ -1,4 +1,4 @@
-"""What no mechanism accepts, and that a refusal says so in a sentence."""
+"""Arguments that no mechanism accepts, and that a refusal says so in a sentence."""
 
 from __future__ import annotations
 

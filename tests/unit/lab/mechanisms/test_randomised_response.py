@@ -20,7 +20,7 @@ CATEGORIES = (2, 3, 11, 1000)
 
 
 def loss(component: Any, distance: float) -> float:
-    """What OpenDP says that a mechanism spends, or how far a result moves; its own types are unknown here."""
+    """OpenDP's figure for what a mechanism spends, or how far a result moves; its own types are unknown here."""
     return float(component.map(distance))
 
 

@@ -37,7 +37,7 @@ def run(*words: str | Path) -> Result:
 
 
 def evaluated(files: tuple[Path, Path], out: Path, *words: str) -> dict[str, Any]:
-    """What `--json` says of the synthetic rows."""
+    """Output of `--json` about the synthetic rows."""
     table, generated = files
     done = run(table, "--generated", generated, "--out", out, "--json", "--samples", "3", "--repetitions", "20", *words)
     assert done.exception is None, done.exception

@@ -74,7 +74,7 @@ def test_bad_file_is_refused_by_line(what: str, tmp_path: Path) -> None:
 
 
 def test_unknown_column_is_answered_with_the_nearest_names(tmp_path: Path) -> None:
-    """Of columns that are wanted, and of columns to leave out."""
+    """For wanted columns, and for columns to leave out."""
     assert "nearest names are: age, town" in refused(tmp_path, GOOD, wanted=("agee", "age"))
     assert "there is no column towns" in refused(tmp_path, GOOD, wanted=("age",), without=("towns",))
 

@@ -125,7 +125,7 @@ def test_trained_model_is_not_trained_again(model: ModuleType, table: Table, who
 
 
 def test_model_is_for_its_owner_alone(whole: Path) -> None:
-    """What it generates shows the table's largest values."""
+    """Its generated rows show the table's largest values."""
     assert stat.S_IMODE(whole.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in whole.iterdir()} == {0o600}
 
@@ -139,7 +139,7 @@ def test_folder_of_another_training_is_refused(model: ModuleType, table: Table, 
 
 
 def test_model_of_another_table_is_refused(model: ModuleType, whole: Path, tmp_path: Path) -> None:
-    """What it learned of columns belongs to its own table."""
+    """Its knowledge of columns belongs to its own table."""
     (tmp_path / "people.csv").write_text(made_up_people(rows=1100, seed=4))
     with pytest.raises(InvalidRequestError, match="trained on another table"):
         model.load(read_table(tmp_path / "people.csv"), whole)

@@ -49,7 +49,7 @@ async def test_every_answer_forbids_what_no_page_needs(client: httpx.AsyncClient
 
 @pytest.mark.parametrize("path", ["/", *(f"/figures/{key}" for key in SHOWN)])
 async def test_pages_hold_no_inline_code_and_fetch_from_nobody(client: httpx.AsyncClient, path: str) -> None:
-    """What the policy forbids is not there to begin with."""
+    """Pages avoid what the policy forbids."""
     text = (await client.get(path)).text
     assert not re.search(r"<script(?![^>]*src=)", text)
     assert not re.search(r"\son[a-z]+=|\sstyle=", text)
@@ -122,7 +122,7 @@ async def test_answers_to_the_form_stand_in_no_address(client: httpx.AsyncClient
 
 
 async def test_the_language_is_kept_and_so_are_the_sliders(client: httpx.AsyncClient) -> None:
-    """Whoever reads on in French sees the same figure in French."""
+    """A reader who goes on in French sees the same figure in French."""
     answer = await client.get("/figures/tradeoff?cap=70&lang=fr")
     assert (answer.status_code, answer.headers["location"]) == (303, "/figures/tradeoff?cap=70")
     cookie = answer.headers["set-cookie"]
@@ -141,7 +141,7 @@ async def test_nothing_can_be_changed(client: httpx.AsyncClient, method: str) ->
 async def test_the_explainer_may_connect_to_nothing_and_runs_its_own_script_alone(
     client: httpx.AsyncClient, code: str
 ) -> None:
-    """By its own words, which a file keeps, and by those of the server; the script is the one whose hash they name."""
+    """Its own words, which a file keeps, and those of the server forbid it; the script is the one whose hash they name."""
     answer = await client.get("/local-noise", headers={"accept-language": code})
     for text, policy in (
         (answer.text, answer.headers["content-security-policy"]),

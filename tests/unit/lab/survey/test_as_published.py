@@ -30,7 +30,7 @@ EPSILONS = (0.6, 1.0, 5.99)
 
 
 class Refused(Exception):  # noqa: N818 - stands for the run file's error
-    """What the run file's own error would say."""
+    """Text of the run file's own error."""
 
 
 def refuse(problem: str, remedy: str) -> InvalidRequestError:
@@ -149,7 +149,7 @@ def test_the_page_quotes_these_figures() -> None:
 
 
 def test_a_category_is_kept_as_published_and_replaced_evenly() -> None:
-    """By counting 400,000 draws; each count is within 6 standard deviations of its exact mean."""
+    """Counted over 400,000 draws; each count is within 6 standard deviations of its exact mean."""
     random, draws = np.random.default_rng(11), 400_000
     for code in range(5):
         counts = np.bincount(pipeline.local_category(np.full(draws, code), 5, 0.6, random), minlength=5)
@@ -159,7 +159,7 @@ def test_a_category_is_kept_as_published_and_replaced_evenly() -> None:
 
 
 def test_nobody_is_given_the_last_category() -> None:
-    """By counting 200,000 draws; each count is within 6 standard deviations."""
+    """Counted over 200,000 draws; each count is within 6 standard deviations."""
     random, draws = np.random.default_rng(12), 200_000
     reported = pipeline.shuffled_category(np.full(draws, 1), 5, 0.01, random)
     counts = np.bincount(reported, minlength=5)
@@ -395,7 +395,7 @@ def not_a_table(path: Path) -> Path:
     ],
 )
 def test_a_file_that_is_no_table(tmp_path: Path, name: str, make: Callable[[Path], Path], said: str) -> None:
-    """What the library says of it is not shown."""
+    """The library's error is not shown."""
     with pytest.raises(Refused) as raised:
         respondents.read(make(tmp_path / name), refuse)
     assert said in str(raised.value)

@@ -51,7 +51,7 @@ def run(file: Path, *words: str) -> Result:
 
 
 def told(file: Path, *words: str) -> dict[str, Any]:
-    """What it says to programs."""
+    """Its output for programs."""
     outcome = run(file, *words, "--json")
     assert outcome.exception is None, outcome.exception
     found: dict[str, Any] = json.loads(outcome.stdout)
@@ -314,7 +314,7 @@ def test_a_release_says_nothing_exact_anywhere(farms: Path, statistic: str) -> N
 
 
 def assessed(folder: Path) -> Sequence[Block]:
-    """What an assessment says when it includes the folder."""
+    """Text of an assessment that includes the folder."""
     return alternatives(Facts(usual_policy(), 0, None, ()), [read(folder)]).blocks
 
 

@@ -14,7 +14,7 @@ from policy_lab.tables.drawing import by_uniform, exact, replicates
 from policy_lab.tables.plan import METHODS, Method, plan
 
 ONE = Fraction(1)
-# Of each cell's test; sixteen of them are made here.
+# Level of each cell's test; sixteen of them are made here.
 ERROR_RATE = 1e-8
 
 

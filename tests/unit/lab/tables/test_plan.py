@@ -1,4 +1,4 @@
-"""What one row can change, and the epsilon that follows: checked against every pair of neighbours of small files."""
+"""The change that one row can make, and the epsilon that follows: checked against every pair of neighbours of small files."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def cells_of(rows: Sequence[Row]) -> Cells:
 
 
 def loss(noisy: Sequence[Noisy], one: Row, other: Row, centre: Fraction) -> Fraction:
-    """What it costs that one row is another: the sum over all figures of change over scale."""
+    """Cost of one row being another: the sum over all figures of change over scale."""
     total = Fraction(0)
     for each in noisy:
         change: dict[int, Fraction] = {}

@@ -106,7 +106,7 @@ def test_a_file_that_is_no_table_is_refused(tmp_path: Path, content: bytes, prob
 
 
 def test_a_file_that_is_no_parquet_is_refused(tmp_path: Path) -> None:
-    """By its name it would be."""
+    """Its name would make it one."""
     path = tmp_path / "people.parquet"
     path.write_text("income\n1\n")
     assert "is not a Parquet file" in refusal(path)

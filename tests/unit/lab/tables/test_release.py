@@ -138,7 +138,7 @@ def test_a_grid_that_does_not_fit_is_refused(step: str, bounds: tuple[Fraction, 
 
 
 def test_averages_are_quotients_within_the_bounds() -> None:
-    """Of the noisy total about the middle and the noisy count, at least one; never beyond the bounds."""
+    """Quotients of the noisy total about the middle and the noisy count, at least one; never beyond the bounds."""
     release = given(replace(ASKED, statistic="average", epsilon=Fraction(1, 10)))
     drawn = iter(noise(release))
     for values, answer in zip(FARMS.values(), release.answers, strict=True):

@@ -43,7 +43,7 @@ PENDING = question(
 
 
 def read(data: bytes, form: str, folder: Path) -> list[dict[str, Any]]:
-    """What another program makes of a file; of text alone, what is missing is the empty text."""
+    """Content of a file in another program; of text alone, a missing value is the empty text."""
     if form == "csv":
         return list(csv.DictReader(io.StringIO(data.decode())))
     file = folder / "answers.parquet"

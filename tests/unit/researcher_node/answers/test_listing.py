@@ -239,12 +239,12 @@ def test_answers_that_may_leave_out_everybody_are_marked_in_a_list() -> None:
             ["BUDGET_EXHAUSTED: mother_tongue = 'French'", "at scale 30.", "A larger scale costs less"],
         ),
         ({"expired": True}, ["expired: mother_tongue = 'French'", "has removed it"]),
-        ({"quoted_again": 1}, ["1 before this one that the census node did not hold any more"]),
+        ({"quoted_again": 1}, ["1 before this one, which the census node no longer held"]),
         (
             ANSWERED | {"asked_of": ONE_IN_FIVE},
             ["of whom   everybody who was asked, one household in 5: times 5 for everybody", "(design effect 2.8)"],
         ),
-        (ANSWERED | {"quoted_again": 2}, ["2 before this one that the census node did not hold any more"]),
+        (ANSWERED | {"quoted_again": 2}, ["2 before this one, which the census node no longer held"]),
         (ANSWERED, ["Noisy count -12: mother_tongue = 'French'", "within 90 either way", "few or none"]),
     ],
 )

@@ -80,7 +80,7 @@ def test_filters_combine_and_keep_the_order(wanted: dict[str, Any], numbers: lis
 
 
 def test_every_state_can_be_chosen() -> None:
-    """What a question can be is what the option takes."""
+    """The option takes every state of a question."""
     assert {asked.state for asked in QUESTIONS} == set(STATES)
 
 

@@ -48,7 +48,7 @@ def stored_bytes(world: World) -> bytes:
 
 
 def code_of(error: pytest.ExceptionInfo[BrokerError]) -> str:
-    """What went wrong."""
+    """Code of the error."""
     return error.value.code
 
 
@@ -172,7 +172,7 @@ def ask_many(world: World, answers: Answers) -> None:
 
 def test_full_disk_is_said_and_keeps_nothing(world: World) -> None:
     """STORE_FAILED, so that the census node keeps the answer; with room again it is received."""
-    # What is left on the last page of a row is less than a receipt then, and more than a row of nothing.
+    # The space left on the last page of a row is less than a receipt then, and more than a row of nothing.
     with closing(sqlite3.connect(world.directory / "answers.db")) as db:
         db.execute("pragma page_size=512")
         db.execute("create table filler (data blob)")
@@ -268,7 +268,7 @@ def test_receipts_of_the_same_count_differ(tmp_path: Path) -> None:
 
 
 def test_salt_is_kept_so_that_a_receipt_can_be_opened(tmp_path: Path) -> None:
-    """By the researcher, who alone has salt and count."""
+    """The researcher, who alone has salt and count, can open it."""
     log = ShownLog()
     with closing(log.open_answers(tmp_path / "answers.db")) as answers:
         asked = log.ask(answers)
@@ -294,7 +294,7 @@ def test_receipt_for_another_slot_than_the_tickets_is_refused(tmp_path: Path) ->
 
 @pytest.mark.parametrize("found", [0, 2], ids=["of before", "of a later version"])
 def test_store_of_another_version_is_refused_and_left_as_it_is(tmp_path: Path, found: int) -> None:
-    """One sentence says which format it has; whoever goes back to the version that made it finds everything."""
+    """One sentence says which format it has; the version that made it still finds everything."""
     path = tmp_path / "answers.db"
     log = ShownLog()
     with closing(log.open_answers(path)) as answers:
@@ -393,7 +393,7 @@ def test_a_table_is_kept_with_a_number_for_each_cell(tmp_path: Path, others: tup
 
 
 def test_an_answer_of_more_cells_than_were_asked_for_is_not_kept(tmp_path: Path) -> None:
-    """It answers another question, whoever signed it."""
+    """It answers another question, no matter who signed it."""
     log = ShownLog()
     with closing(log.open_answers(tmp_path / "answers.db")) as answers:
         asked = log.ask(answers, "mother_tongue by 'French', rest")
@@ -417,7 +417,7 @@ def test_question_knows_its_study_its_ticket_s_end_and_when_it_was_answered(worl
 
 
 def test_two_processes_that_receive_the_same_answer_keep_it_once(world: World) -> None:
-    """Whoever writes second, with the key still in memory, changes nothing: not even the instant of the receipt."""
+    """The second writer, with the key still in memory, changes nothing: not even the instant of the receipt."""
     first, second, order = world.open_answers(), world.open_answers(), world.order()
     query = world.remember(first, order)
     sealed = sealed_answer(world, order)

@@ -18,7 +18,7 @@ FOUND = Dictionaries(HEALTH_DICTIONARY, LANGUAGES, "2011")
 
 
 def names_and_codes(columns: list[dict[str, object]]) -> dict[str, list[str]]:
-    """What was found, column by column."""
+    """Matches, column by column."""
     found = {}
     for column in columns:
         codes = column["codes"]
@@ -88,11 +88,11 @@ def test_word_is_found_in_names_codes_and_labels(
     assert {name: found[name] for name in census} == census
     assert bool(found) == bool(census)
     if not health and not census:
-        assert text == f"'{word}' stands in no name, description, code or label of either node."
+        assert text == f"'{word}' is in no name, description, code or label of either node."
 
 
 def test_accents_of_a_label_do_not_matter() -> None:
-    """Whoever types without them finds what is published with them."""
+    """A search without them finds what is published with them."""
     accented = Dictionary(
         (
             Column(

@@ -16,7 +16,7 @@ AGE = "'age' is a health column and belongs to --where. Type: "
 
 
 def error_of(role: Role, text: str) -> InvalidRequestError:
-    """What a text in --where (health) or --count (census) ends in."""
+    """Error of a text in --where (health) or --count (census)."""
     parse, own, other = (
         (parse_condition, HEALTH_DICTIONARY, LANGUAGES)
         if role == "health"
@@ -36,7 +36,7 @@ def error_of(role: Role, text: str) -> InvalidRequestError:
             "age >= 65 and Mother_Tongue in ('French', 'Other') AND sex = 'male'",
             LANGUAGE + "--where \"age >= 65 and sex = 'male'\" --count \"Mother_Tongue in ('French', 'Other')\"",
         ),
-        # Of two questions, or of one that cannot be taken out, an example is shown.
+        # An example shows two questions, or one that cannot be taken out.
         ("mother_tongue = 'French' or age = 3", LANGUAGE + "--count \"mother_tongue = 'English'\""),
         ("mother_tongue = 'French' and mother_tongue = 'Other'", LANGUAGE + "--count \"mother_tongue = 'English'\""),
     ],

@@ -30,7 +30,7 @@ def proposal(where: str = "age >= 65", *, scale: int = 30, policy: Policy = PER_
 
 
 def codes(proposed: Proposal, same: AskedQuestion | None = None, charged: int = 0) -> list[str]:
-    """What there is to warn about."""
+    """Warnings of a question."""
     return [warned.code for warned in warnings_of(proposed, same, [Charge(1, charged)])]
 
 
@@ -68,7 +68,7 @@ def test_a_price_above_a_quarter_of_a_budget_is_warned_about(scale: int, expecte
 
 @pytest.mark.parametrize(("room", "expected"), [(0, []), (1, ["MAY_LEAVE_OUT"])])
 def test_the_first_question_that_may_leave_somebody_out_is_warned_about(room: int, expected: list[str]) -> None:
-    """The one before still fits everybody's budget, whoever matched what."""
+    """The one before still fits everybody's budget, no matter who matched what."""
     charged = PER_PERSON.cap - price(30) + room
     assert codes(proposal(), charged=charged) == expected
     assert codes(proposal(policy=make_policy()), charged=charged) == []

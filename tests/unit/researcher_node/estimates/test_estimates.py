@@ -132,7 +132,7 @@ def test_a_standardised_rate_is_the_weighted_mean() -> None:
 
 
 def test_a_trend_is_the_slope_over_the_scores() -> None:
-    """By how much the share changes for one unit, e.g. a year of age."""
+    """Change of the share for one unit, e.g. a year of age."""
     groups = [group(1_000, 9_000), group(2_000, 8_000), group(3_000, 7_000)]
     assert trend(groups, [40, 50, 60]).value == pytest.approx(0.01)
     assert trend(groups, [40, 50, 60]).noise_only.low > 0

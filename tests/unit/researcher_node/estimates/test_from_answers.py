@@ -62,7 +62,7 @@ def test_a_share_of_a_stored_answer_is_that_of_its_numbers() -> None:
 
 
 def test_programs_are_told_both_intervals_with_their_methods() -> None:
-    """What cannot be told is null, and says so."""
+    """A missing figure is null, and says so."""
     shown = shown_json(estimated("share", [answer(1, 600, 1400)], ["French"]))
     assert shown["estimate"] == "share"
     assert shown["value"] == pytest.approx(0.3)

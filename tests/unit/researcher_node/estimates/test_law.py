@@ -105,7 +105,7 @@ def test_large_scales_are_stretched_within_the_stated_accuracy(scale: int) -> No
 
 
 def test_independent_laplace_noise_of_the_same_price_is_another_law() -> None:
-    """What a table's cells would have if each were noised by itself at the table's scale: its quantiles are far from ours."""
+    """The law if each cell of a table were noised by itself at the table's scale: its quantiles are far from ours."""
     x = np.arange(-200, 201)
     s, r = np.meshgrid(x, x, indexing="ij")
     mass = np.exp(-(np.abs(s) + np.abs(r)) / 8)

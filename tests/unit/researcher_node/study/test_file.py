@@ -94,7 +94,7 @@ def test_a_whole_file_is_read() -> None:
 
 
 def test_rows_name_their_questions() -> None:
-    """What is computed from which answers: groups, references, events, sums over groups."""
+    """Which answers each row is computed from: groups, references, events, sums over groups."""
     study = made(WHOLE)
     first = {kind: next(row for row in study.rows if row.kind == kind) for kind in {row.kind for row in study.rows}}
     where = {kind: [describe(study.asks[place].where) for place in row.asks] for kind, row in first.items()}

@@ -87,7 +87,7 @@ def test_a_cross_product_counts_its_overlapping_side_alone() -> None:
     ],
 )
 def test_groups_by_events_and_branches(one: str, other: str, *, disjoint: bool) -> None:
-    """By number they exclude each other, by kind they do not: one person has many events, and many diagnoses."""
+    """Groups by number exclude each other, by kind they do not: one person has many events, and many diagnoses."""
     left, right = parse_condition(one, STAYS), parse_condition(other, STAYS)
     assert are_disjoint(left, right, STAYS) == disjoint
     assert are_disjoint(right, left, STAYS) == disjoint

@@ -100,7 +100,7 @@ expect: {people: %d, share: %s}
 
 
 def test_width_of_an_interval_for_noise_alone() -> None:
-    """Of a small share of many people it is about twice the margin of its cell, divided by the people."""
+    """For a small share of many people it is about twice the margin of its cell, divided by the people."""
     plan = planned(SEEN % (100_000, "0.01"))
     for width in plan.widths:
         assert (width.people, width.share) == (100_000, 0.01)

@@ -38,7 +38,7 @@ def test_the_last_attempt_counts_and_all_are_kept(record: Record) -> None:
 
 
 def test_equal_questions_are_found_newest_first(record: Record) -> None:
-    """Of every study and round, each query once."""
+    """Questions of every study and round, each query once."""
     one, other = record.begin("one", "", 30, 0), record.begin("other", "", 30, 0)
     record.assign(one, "question", "q1")
     record.assign(other, "question", "q2")
@@ -68,7 +68,7 @@ def test_nobody_else_can_read_it(record: Record, tmp_path: Path) -> None:
 
 
 def test_one_process_runs_at_a_time(record: Record, tmp_path: Path) -> None:
-    """The lock ends with whoever holds it."""
+    """The lock ends with its holder."""
     with closing(Record(tmp_path)) as other:
         with record.running() as first, other.running() as second:
             assert (first, second) == (True, False)

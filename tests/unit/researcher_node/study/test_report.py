@@ -1,4 +1,4 @@
-"""What a report says in each of its formats, read back from them."""
+"""A report in each of its formats, read back from them."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def test_page_holds_the_same_figures_and_needs_nothing_else(found: Results) -> N
 
 
 def strokes(page: _Page) -> list[tuple[str, float, float]]:
-    """What is drawn: thin and thick lines from left to right."""
+    """Drawn lines: thin and thick ones from left to right."""
     return [
         (str(attributes["class"]), float(str(attributes["x1"])), float(str(attributes["x2"])))
         for tag, attributes in page.tags

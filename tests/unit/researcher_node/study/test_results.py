@@ -55,7 +55,7 @@ estimate:
     over: age
     scores: [1, 3, 4]
 """
-# Of every question another answer, so that none can be taken for another one.
+# Every question has another answer, so that none can be taken for another one.
 NOISY = [(900 + 31 * number, 7000 - 17 * number, 2000 + 5 * number) for number in range(9)]
 
 

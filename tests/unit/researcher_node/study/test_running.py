@@ -33,7 +33,7 @@ class Nodes:
     def __init__(self, record: Record) -> None:
         self.record = record
         self.stored: dict[str, AskedQuestion] = {}
-        # What becomes of each next submission of a question, by its condition: the code of an error.
+        # Outcome of each next submission of a question, by its condition: the code of an error.
         self.script: dict[str, list[str]] = {}
         self.prepared: list[tuple[str, str, int]] = []
         self.submitted: Counter[str] = Counter()
@@ -147,7 +147,7 @@ def test_every_question_is_asked_once(nodes: Nodes) -> None:
     "code", ["TICKET_EXPIRED", "POLICY_MISMATCH", "ROSTER_NOT_IN_FORCE", "RELEASE_MISMATCH", "SLOT_UNUSABLE"]
 )
 def test_refused_uncharged_gets_a_new_ticket(nodes: Nodes, code: str) -> None:
-    """Once in a run, under a query id of its own; a lost quote is told to whoever reads the question later."""
+    """Once in a run, under a query id of its own; a lost quote is told to later readers of the question."""
     nodes.script[YOUNG] = [code]
     assert run(nodes) == ""
     ids = [query for where, query, _ in nodes.prepared if where == YOUNG]
@@ -197,7 +197,7 @@ def test_an_answer_that_is_lost_is_not_asked_for_again(nodes: Nodes) -> None:
 
 
 def test_nothing_new_is_asked_after_a_failure(nodes: Nodes) -> None:
-    """What is under way comes to its end; the rest is left to the next run."""
+    """Questions in progress come to their end; the rest is left to the next run."""
     nodes.script[YOUNG] = ["BUDGET_EXHAUSTED"]
     assert run(nodes, open_quotes=1) == "BUDGET_EXHAUSTED"
     assert [where for where, _, _ in nodes.prepared] == [YOUNG]

@@ -310,7 +310,7 @@ WANTED = Wanted("age >= 65", FRENCH, Precision(30), 1_000_000, PROJECT)
 
 
 async def test_ticket_carries_the_slot_as_it_was_verified(log: ShownLog, session: Offered) -> None:
-    """Number, commitment and checkpoint, byte for byte: whoever reads the ticket later can verify the same."""
+    """Number, commitment and checkpoint, byte for byte: later readers of the ticket can verify the same."""
     session.offer = log.quote(BATCH, 2)
     asked = await session.prepare(WANTED)
     ticket = ticket_pb2.Ticket.FromString(asked.ticket_message.ticket)

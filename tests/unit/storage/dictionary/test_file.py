@@ -142,7 +142,7 @@ def test_a_dictionary_that_is_written_is_read_back(tmp_path: Path) -> None:
 
 
 EVENTS = WHOLE[WHOLE.index("[events.stay]") :]
-# What is changed in the file, the line of the error, what it says, and what it suggests.
+# The change in the file, the line of the error, what it says, and what it suggests.
 MISTAKES = {
     "unknown key": ("version = 3\n", "vresion = 3\n", 2, "no key 'vresion'", "Did you mean: version"),
     "unknown key of a column": ("multi_valued", "multi_value", 15, "no key 'multi_value'", "multi_valued"),
@@ -208,7 +208,7 @@ CODE_LISTS = {
     "an empty code": ("I21,", ",", 4, "is empty", ""),
     "an empty label": ("Infarction", "", 4, "is empty", ""),
     "spaces around a code": ("I21,", "I21 ,", 4, "outer spaces", ""),
-    "a circle": ("I,Heart,Cœur,", "I,Heart,Cœur,I21", 0, "codes stand under themselves, in a circle: 'I', 'I2", ""),
+    "a circle": ("I,Heart,Cœur,", "I,Heart,Cœur,I21", 0, "codes are placed under themselves, in a circle: 'I', 'I2", ""),
 }  # fmt: skip
 
 

@@ -163,7 +163,7 @@ def test_rows_come_in_batches(home: Path, monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_wrong_query_is_told_without_a_value(home: Path, query: str, said: str) -> None:
-    """What the database says is told only before it reads a row; its errors later may quote one."""
+    """The database's error is shown only before it reads a row; its errors later may quote one."""
     home_of(home, "duckdb:data/own.db", query=query)
     if said:
         error = refusal(home)
@@ -203,7 +203,7 @@ def sqlite_home(tmp_path: Path) -> Path:
 
 
 def test_any_driver_of_python_can_be_asked(sqlite_home: Path) -> None:
-    """By its name; one that is not there is told, and so is a query that it does not understand."""
+    """It is named; a missing one is reported, and so is a query that it does not understand."""
     assert sorted(people_of(sqlite_home)) == EXPECTED
     text = (sqlite_home / "source.toml").read_text("utf-8")
     (sqlite_home / "source.toml").write_text(text.replace("sqlite3", "no_such_driver"), "utf-8")
@@ -290,7 +290,7 @@ def test_file_of_a_connection_is_private(sqlite_home: Path, mode: int) -> None:
 
 
 def test_connection_that_is_not_set_is_told(tmp_path: Path) -> None:
-    """By its reference; and what is set and leads nowhere, without what it says."""
+    """Its reference is named; and one that is set and leads nowhere, without its content."""
     home = home_of(tmp_path / "home", "postgresql", 'connection = "env:NOBODY_SETS_THIS"')
     assert "nothing can be read at env:NOBODY_SETS_THIS" in refusal(home).text
 
@@ -298,7 +298,7 @@ def test_connection_that_is_not_set_is_told(tmp_path: Path) -> None:
 def test_database_that_is_not_there_is_told_without_its_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the connection says is a secret."""
+    """The connection's text is a secret."""
     home = home_of(tmp_path / "home", "postgresql", 'connection = "env:OWN_DATA"')
     for connection in (f"postgresql://me:secret@/db?host={tmp_path}", "secret", "mysql://me:secret@host/db"):
         monkeypatch.setenv("OWN_DATA", connection)
@@ -384,7 +384,7 @@ def test_bytes_that_are_no_text_are_told_by_their_kind(
 
 
 def test_connection_that_dies_half_way_is_told(asking: Path, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was read so far is worth nothing; the sentence says how far it came."""
+    """The rows read so far are worth nothing; the sentence says how far it came."""
     monkeypatch.setattr(database, "ROWS_PER_CHUNK", 1)
     chunks = plan_of(asking).people(DICTIONARY.columns).chunks(RejectedRows())
     next(chunks)

@@ -1,4 +1,4 @@
-"""What a file is: its content decides, and what no source can be is told by name."""
+"""Kinds of files: the content decides, and a file that cannot be a source is told by name."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def test_same_id_in_two_files_is_told_with_both_places(tmp_path: Path) -> None:
     home = own_home(tmp_path / "home", OWN, FILES)
     rejected = RejectedRows()
     people_of(home, rejected)
-    # Of two rows of the first file and three of the second, behind a header each.
+    # Two rows of the first file and three of the second, behind a header each.
     rejected.add_repeats(np.array([5], np.uint32), np.array([2], np.uint32))
     ((place, reason),) = rejected.placed
     assert (str(place), reason) == ("line 2 of p-2.csv", "repeats the health_card of line 2 of p-1.csv")
@@ -213,7 +213,7 @@ def test_csv_and_parquet_may_be_parts_of_one_table(tmp_path: Path) -> None:
     assert "p-2.parquet: its column Sexe holds DECIMAL" in refusal(home).text
 
 
-# Of the fake ids no check digit is right.
+# The fake ids have no right check digit.
 IN_DIGITS = replace(DICTIONARY, id_form="digits")
 
 
@@ -249,7 +249,7 @@ def test_values_may_stand_in_a_table_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_code_twice_in_one_field_counts_once_where_source_toml_says_what_is_read(tmp_path: Path) -> None:
-    """Of own codes two may stand for one published code; files under published names have no such excuse."""
+    """Two own codes may stand for one published code; files under published names have no such excuse."""
     text = OWN.replace("p-*.csv", "p-1.csv")
     twice = FIRST.replace("infarctus|asthme", "infarctus|infarctus")
     home = own_home(tmp_path / "home", text, {**FILES, "p-1.csv": twice.encode("latin-1")})
@@ -279,7 +279,7 @@ def test_values_and_people_are_counted_apart(tmp_path: Path) -> None:
     said = load_text("Loaded.", rejected, watch.path, None, is_check=False)
     assert "diagnosis: 1 values of people in 158 rows; 2 have no id, 2 have no value, 153 were left out" in said
     assert "line 7 of dx.csv: is of an id that no row of people has" in said
-    assert "Every row that was left out stands in" in said
+    assert "Every row that was left out is listed in" in said
     assert watch.path.read_text("utf-8").count("\ndiagnosis,dx.csv,line,") == 153
     rejected.verify_few(5, 153)
     with pytest.raises(InvalidRequestError, match="153 of the 158 rows of diagnosis are wrong and 100 would be"):
@@ -296,7 +296,7 @@ def test_values_and_people_are_counted_apart(tmp_path: Path) -> None:
     ],
 )
 def test_two_tables_may_spell_an_id_in_two_ways(tmp_path: Path, form: str, card: str, who: str) -> None:
-    """What the form says is one id is one id; what it does not admit is nobody's, and is said so."""
+    """One id in the form is one id; an inadmissible one is nobody's, and is reported."""
     people = f"Carte;Sexe;Âge;Né le\n{card};F;61;\n!\x7f;F;61;\n".encode("latin-1")
     values = f"who,dx\n{who},asthme\n{card},E11\n!\x7f,E11\n"
     text = BESIDE.replace("p-*.csv", "p-1.csv").replace("ontario_health_card", form)

@@ -113,7 +113,7 @@ def test_progress_is_told_in_bytes(path: Path) -> None:
     ],
 )
 def test_wrong_file_is_refused_as_a_whole(path: Path, content: bytes, said: str) -> None:
-    """What is wrong with the first line is wrong with the file."""
+    """A fault of the first line is a fault of the file."""
     with pytest.raises(InvalidRequestError) as caught:
         rows_of(path, content)
     assert caught.value.code == "LOAD_REFUSED"

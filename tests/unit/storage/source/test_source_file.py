@@ -12,7 +12,7 @@ from broker_common.storage.source.rows import reading
 
 
 def refusal(path: Path) -> str:
-    """What is said of a file that is not even opened for reading."""
+    """Error about a file that is not even opened for reading."""
     with pytest.raises(InvalidRequestError) as caught, reading(path):
         raise AssertionError("it was opened")
     assert caught.value.code == "LOAD_REFUSED"
@@ -35,7 +35,7 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", ["grows", "shrinks", "is written over"])
 def test_file_that_changes_while_it_is_read_is_refused(tmp_path: Path, change: str) -> None:
-    """What was read may be half of one state and half of another."""
+    """The rows read may be half of one state and half of another."""
     path = tmp_path / "source"
     path.write_bytes(b"abc")
     os.utime(path, ns=(1, 1))

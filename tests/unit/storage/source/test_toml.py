@@ -18,7 +18,7 @@ STAYS = '[events.stay]\nfiles = ["s.csv"]\nid = "card"\n'
 
 
 def refusal(text: str, home: Path = Path("nowhere"), ids: tuple[str, ...] = IDS) -> InvalidRequestError:
-    """What is said of a text."""
+    """Error about a text."""
     with pytest.raises(InvalidRequestError) as caught:
         parse_source_toml(text.encode("utf-8"), home, ids, DICTIONARY)
     assert caught.value.code == "LOAD_REFUSED"
@@ -77,7 +77,7 @@ def test_what_is_wrong_is_said_with_its_place(text: str, said: str) -> None:
 
 
 def test_misspelt_key_is_told_the_nearest() -> None:
-    """Of keys, of published columns and of published codes."""
+    """Nearest of keys, of published columns and of published codes."""
     assert "Nearest: delimiter" in refusal(HEAD + 'delimeter = ";"').hint
     assert "Nearest: sex" in refusal(HEAD + '[people.columns]\nsexx = "s"').hint
     assert "Nearest: 'female'" in refusal(HEAD + '[people.codes.sex]\n1 = "femal"').hint
@@ -116,12 +116,12 @@ def test_password_never_stands_in_the_file(connection: str, said: str) -> None:
     ],
 )
 def test_database_is_named_in_full(change: tuple[str, str], said: str) -> None:
-    """What is queried, and with what, is known before anybody connects."""
+    """The query and its driver are known before anybody connects."""
     assert said in refusal(DATABASE.replace(*change) + 'connection = "env:X"\n').text
 
 
 def test_codes_of_a_file_are_checked_line_by_line(tmp_path: Path) -> None:
-    """A code of a dictionary may be named; of an own one only the line."""
+    """A code of a dictionary may be named; of a code of the agency only the line."""
     text = HEAD + '[people.columns]\nsex = { name = "s", codes_file = "sex.csv" }\n' + STAYS
     for content, said, remedy in [
         ("own,published\n1,male\n2,femal\n", "line 3: femal is no published code of sex", "Nearest: 'female', 'male'."),
@@ -182,7 +182,7 @@ def test_file_that_others_can_write_decides_nothing(tmp_path: Path, mode: int) -
 
 
 def test_file_of_another_account_decides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever owns it may write it at any time; root may anyway."""
+    """Its owner may write it at any time; root may anyway."""
     query = tmp_path / "people.sql"
     query.write_text("select 1", "utf-8")
     text = DATABASE.replace('query = "select 1"', f'query_file = "{query}"') + 'connection = "env:X"\n' + STAYS
