@@ -113,7 +113,9 @@ def _with_blocks(text: str) -> str:
 
 
 def _help(*words: str) -> str:
-    result = CliRunner().invoke(program, [*words, "--help"], prog_name="tripartite", terminal_width=100)
+    result = CliRunner().invoke(
+        program, [*words, "--help"], prog_name="tripartite", terminal_width=100, catch_exceptions=False
+    )
     return f"```\n$ {' '.join(['tripartite', *words])} --help\n{result.output.rstrip()}\n```\n"
 
 
