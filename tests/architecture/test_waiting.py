@@ -31,7 +31,7 @@ SHORT_LIMITS = {
 }
 SLEEPS = {
     "fakes/deployment.py": "between looks at what no event tells of",
-    "fakes/desk_time.py": "time is virtual",
+    "unit/census_node/query/timed_desk.py": "time is virtual",
     "faults/memory_grpc.py": "time is virtual",
     "privacy/neighbours.py": "people ask one after the other",
     "fakes/patience.py": "between looks at what no event tells of, and lingering",
@@ -52,7 +52,7 @@ SLEEPS = {
 }
 READINGS = {
     "fakes/deployment.py": "the end of patience",
-    "fakes/homes.py": "certificates that are valid now",
+    "privacy/handshakes.py": "certificates that are valid now",
     "process/test_large_loads.py": "moments of kills follow from how long a load takes here",
     "process/test_random_kills.py": "the end of patience",
     "vectors/homes/step9.py": "a tool that made a home once, at a time of its own",

@@ -7,22 +7,14 @@ keys lie and which file is what. A change of the layout needs a change here.
 from __future__ import annotations
 
 import base64
-import contextlib
-import json
 import re
 import socket
-import sqlite3
-import ssl
-import tempfile
-import time
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import tomli_w
-from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from fakes.deployment import run_here
@@ -76,18 +68,10 @@ _STORED_MESSAGES: dict[str, type[Message]] = {
     "questions.signed_receipt": answer_pb2.SignedReceipt,
     "pending.signed_ticket": ticket_pb2.Ticket,
 }
-_PRIVATE_BLOCK = re.compile(rb"-----BEGIN PRIVATE KEY-----\n.+?-----END PRIVATE KEY-----\n", re.DOTALL)
+PRIVATE_BLOCK = re.compile(rb"-----BEGIN PRIVATE KEY-----\n.+?-----END PRIVATE KEY-----\n", re.DOTALL)
 # A PKCS #8 key on P-256 (RFC 5208, RFC 5915): the private number is bytes 36 to 68, so in the first two lines of 48 bytes.
 # The public key follows, which is in the certificate, too.
 _PRIVATE_LINES = slice(1, 3)
-
-
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """Identity of a home's owner: the certificate that its card puts to use, and the key to it, PEM."""
-
-    certificate: bytes
-    private_key: bytes
 
 
 def role_of(party: str) -> str:
@@ -190,68 +174,12 @@ def free_addresses(count: int) -> list[str]:
             each.close()
 
 
-# --- cards and TLS -----------------------------------------------------------------------------------------------------
-
-
-def own_cards(home: Path) -> list[dict[str, Any]]:
-    """Every card of the home's owner that is still there, oldest first: a researcher's present one, an agency's all."""
-    if (home / "own.card").exists():
-        return [json.loads((home / "own.card").read_bytes())]
-    with contextlib.closing(sqlite3.connect(f"file:{home}/journal.db?mode=ro", uri=True)) as db:
-        events = [json.loads(row[0])["event"] for row in db.execute("select entry from entries order by sequence")]
-    return [event["card"] for event in events if event["type"] == "announced"]
-
-
-def listed_keys(card: Mapping[str, Any], purpose: str) -> list[dict[str, Any]]:
-    """Keys of a card for a purpose, oldest first."""
-    return [key for key in json.loads(card["document"])["keys"] if key["purpose"] == purpose]
-
-
-def tls_of(home: Path) -> Tls:
-    """Certificate and key of the home's owner for a handshake now."""
-    listed = listed_keys(own_cards(home)[-1], "tls")
-    now_ms = time.time_ns() // 1_000_000
-    begun = [key for key in listed if key["from_ms"] <= now_ms] or listed[:1]
-    certificate = begun[-1]["key"].encode()
-    public = x509.load_pem_x509_certificate(certificate).public_key()
-    for block in _PRIVATE_BLOCK.findall((home / "keys" / "tls.key").read_bytes()):
-        if serialization.load_pem_private_key(block, None).public_key() == public:
-            return Tls(certificate, block)
-    raise AssertionError(f"{home} has no key to its certificate")
-
-
-def tls_context(own: Path, peer: Path, side: ssl._SSLMethod) -> ssl.SSLContext:
-    """TLS 1.3 as the owner of one home, with any party that shows a certificate on the other one's card."""
-    context = ssl.SSLContext(side)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.set_alpn_protocols(["h2"])
-    tls = tls_of(own)
-    with tempfile.NamedTemporaryFile(dir=own.parent.parent) as file:
-        file.write(tls.private_key + tls.certificate)
-        file.flush()
-        context.load_cert_chain(file.name)
-    context.load_verify_locations(cadata="".join(key["key"] for key in listed_keys(own_cards(peer)[-1], "tls")))
-    context.verify_mode = ssl.CERT_REQUIRED
-    return context
-
-
-def server_name_of(role: str) -> str:
-    """Server name that a client expects in the certificate of a server of this role."""
-    return f"{role}.tripartite.internal"
-
-
 # --- private keys ------------------------------------------------------------------------------------------------------
-
-
-def private_keys(home: Path) -> Iterator[tuple[str, list[bytes]]]:
-    """Every private key of a home by the name of its file: the forms of which none may leave it."""
-    for file in sorted((home / "keys").glob("*.key")):
-        yield file.stem, key_forms(file.read_bytes())
 
 
 def key_forms(content: bytes) -> list[bytes]:
     """The raw bytes of every key in a key file; of a PEM key also the text that it is wrapped in."""
-    blocks = _PRIVATE_BLOCK.findall(content)
+    blocks = PRIVATE_BLOCK.findall(content)
     if not blocks:
         return [base64.b64decode(line.split()[-1], validate=True) for line in content.splitlines()]
     forms = []

@@ -408,7 +408,7 @@ class LogLink:
         # The answering side; every request, in order, and how many of them are over.
         self.script: WitnessScript = self.honestly
         # How many seconds a call is given that its caller gives so many.
-        self.deadline: Callable[[float], float] = lambda timeout: timeout
+        self.deadline: Callable[[float | None], float | None] = lambda timeout: timeout
         self.requests: list[log_service_pb2.WitnessRequest] = []
         self.answered = 0
 

@@ -8,12 +8,13 @@ everybody waiting, since hardly anything can be asked of a node without that loc
 from __future__ import annotations
 
 import asyncio
+import functools
 import random  # noqa: TID251 - nothing is drawn from it
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from fakes.clock import FakeClock
-from fakes.virtual_time import VirtualLoop
+from fakes.virtual_time import VirtualLoop, run_to_end
 
 from broker_common.storage.journal import Journal
 
@@ -78,3 +79,25 @@ class LoopClock(FakeClock):
 
     def __call__(self) -> int:
         return self.now_ms + round(self._loop.now * 1000)
+
+
+def working(milliseconds: float) -> None:
+    """The job that is running takes so long from here."""
+    loop = asyncio.get_event_loop_policy().get_event_loop()
+    assert isinstance(loop, TimedLoop)
+    loop.took += milliseconds / 1000
+
+
+def timed(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run something in a loop of its own, in which time is virtual."""
+    run_to_end(TimedLoop(), test())
+
+
+def in_desk_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """A test in such a loop."""
+
+    @functools.wraps(test)
+    def run(*arguments: Any, **named: Any) -> None:
+        timed(functools.partial(test, *arguments, **named))
+
+    return run

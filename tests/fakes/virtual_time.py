@@ -135,16 +135,20 @@ def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[
 
     @functools.wraps(test)
     def run(*arguments: Any, **named: Any) -> None:
-        loop = VirtualLoop(random.Random(0))
-        asyncio.set_event_loop(loop)
-        try:
-            loop.run_until_complete(test(*arguments, **named))
-        finally:
-            loop.run_until_complete(_end_all(loop))
-            loop.close()
-            asyncio.set_event_loop(None)
+        run_to_end(VirtualLoop(random.Random(0)), test(*arguments, **named))
 
     return run
+
+
+def run_to_end(loop: VirtualLoop, work: Coroutine[Any, Any, None]) -> None:
+    """Do some work in a loop of its own, and end what it leaves behind."""
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_until_complete(work)
+    finally:
+        loop.run_until_complete(_end_all(loop))
+        loop.close()
+        asyncio.set_event_loop(None)
 
 
 async def _end_all(loop: VirtualLoop) -> None:

@@ -25,15 +25,16 @@ from unittest.mock import patch
 
 import grpc
 import structlog
-from fakes.dashboards import everything_shown
 from fakes.deployment import FRENCH, Deployment, Node, Outcome, make, run_here, wait_until
-from fakes.homes import AGENCIES, role_of, server_name_of, tls_of
+from fakes.homes import AGENCIES, role_of
 from fakes.nursery import PROGRAM
 from fakes.parquet import HEALTH_TYPES, parquet_from_csv
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from privacy.canaries import Exhibit, Place
 from privacy.evidence import Snapshots, on_the_wire
+from privacy.handshakes import server_name_of, tls_of
 from privacy.marked_people import MarkedPeople
+from privacy.shown_pages import everything_shown
 from privacy.wiretap import Link, Wiretap
 
 from broker_common.dashboard.running import say_changes

@@ -1,9 +1,9 @@
 """Who learns what, searched byte by byte: the README's table against everything that every party holds or was told.
 
-`TABLE` has a row for each secret that the recorded deployment carries: how to know it when it is met, the line of the README's table
-that it belongs to, and where it lies. Where a row says `holds` it must be found; anywhere else it must not be, except where the row says
-`may`. To watch over a new feature, add a row; if it needs new events, add them to `privacy.recorded`. The search, and how likely chance
-is to find something: `fakes.evidence`, `fakes.canaries`.
+`TABLE` has a row for each secret that the recorded deployment carries: how to know it when it is met, the line of the
+README's table that it belongs to, and where it lies. Where a row says `holds` it must be found; anywhere else it must not
+be, except where the row says `may`. To watch over a new feature, add a row; if it needs new events, add them to
+`privacy.recorded`. What is searched, and how likely chance is to find something: `privacy.evidence`, `privacy.canaries`.
 
 Places are `party: part`: parts of a home (`source, keys, config, loads, load reports, samples, slots, store, other`), `output` (what the
 party's commands print), `log` (what its nodes print), `process` (command line and environment of its nodes), and
@@ -30,13 +30,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fakes.dashboards import PUBLIC
 from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.homes import PARTIES, key_forms, role_of
 from privacy.canaries import Canary, Exhibit, Finding, Place, Searcher, forms, number_texts, pseudonym_forms
 from privacy.evidence import on_the_wire, open_rosters, open_samples
 from privacy.marked_people import MARKED_CARD_ROW, MarkedPeople
 from privacy.recorded import COLLEAGUES_CRITERIA, KEYS, TYPED_CRITERIA, TYPED_QUESTION, TYPOS, WRONG_ROW, Recorded
+from privacy.shown_pages import PUBLIC
 from privacy.wiretap import Link
 from tripartite.v1 import health_service_pb2
 

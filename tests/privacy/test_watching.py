@@ -17,9 +17,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from fakes import world as worlds
-from fakes.dashboards import PUBLIC, everything_shown
 from fakes.randomness import SeededRandomness
 from fakes.world import HEALTH, RESEARCHER, OrderedSample, World, make_policy
+from privacy.shown_pages import PUBLIC, everything_shown
 from tripartite.v1 import roster_pb2
 
 from broker_common.dashboard.access import DashboardConfig

@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from fakes.homes import AGENCIES, own_cards
+from fakes.homes import AGENCIES
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 from privacy.canaries import Exhibit, Place
 from privacy.evidence import heard, open_rosters, open_samples
+from privacy.handshakes import own_cards
 from privacy.recorded import KEYS, Recorded
 from privacy.wiretap import LINKS, Call, Link, message_form
 from tripartite.v1 import (

@@ -25,12 +25,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from fakes.homes import address_of, home_exists, register_inbox, rewire, role_of, server_name_of, tls_context
+from fakes.homes import address_of, home_exists, register_inbox, rewire, role_of
 from fakes.patience import PATIENCE_SECONDS
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2
+from privacy.handshakes import server_name_of, tls_context
 from tripartite.v1 import (
     card_service_pb2,
     census_service_pb2,

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.desk_time import in_desk_time, working
 from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.links import NO_CONTEXT, at_work, count, stream
 from fakes.patience import NEVER_SECONDS, PATIENCE_SECONDS
 from fakes.quotes import quote_of
-from fakes.timed_loop import LoopClock, TimedLoop
+from fakes.timed_loop import LoopClock, TimedLoop, in_desk_time, working
 from fakes.virtual_time import in_virtual_time
 from fakes.world import (
     FRENCH,

@@ -14,12 +14,11 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 import pytest
-from fakes.desk_time import in_desk_time, working
 from fakes.desk_world import cards_by_person
 from fakes.links import InMemoryCensus, RosterContext, at_work, count, roster_sender, send_roster, stream
 from fakes.patience import PATIENCE_SECONDS, until
 from fakes.samples import sample_of
-from fakes.timed_loop import LoopClock, TimedLoop
+from fakes.timed_loop import LoopClock, TimedLoop, in_desk_time, working
 from fakes.world import HEALTH, OTHER_HEALTH, OrderedSample, World, make_policy
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata

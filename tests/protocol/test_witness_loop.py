@@ -225,8 +225,8 @@ async def test_census_node_that_never_answers_is_given_up(
         await asyncio.Event().wait()
         return Response()
 
-    # With calls that are never answered, and with no others.
-    stage.pair.logs.deadline = lambda timeout: 0.02 if stage.pair.logs.script is hanging else timeout
+    # With calls that are never answered, and with no others; a call without a deadline keeps none.
+    stage.pair.logs.deadline = lambda timeout: 0.02 if timeout and stage.pair.logs.script is hanging else timeout
     await verify_backs_off(stage, pauses, hanging)
 
 

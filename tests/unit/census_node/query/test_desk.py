@@ -9,11 +9,11 @@ from functools import partial
 from typing import TypeAlias
 
 import pytest
-from fakes.desk_time import PERIOD_MS, TimedDesk, in_desk_time, timed, working
 from fakes.patience import NEVER_SECONDS
-from fakes.timed_loop import TimedLoop
+from fakes.timed_loop import TimedLoop, in_desk_time, timed, working
 from hypothesis import given
 from hypothesis import strategies as st
+from unit.census_node.query.timed_desk import PERIOD_MS, TimedDesk
 
 from broker_common.errors import PeerUnavailableError, RefusedError, StateUnknownError
 from census_node.query.desk import Desk

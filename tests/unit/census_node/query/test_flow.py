@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from fakes.desk_time import PERIOD_MS, TimedDesk, in_desk_time
+from fakes.timed_loop import in_desk_time
 from unit.census_node.query.flow_parts import Asked, Disk, Node, PowerCutError, Sent
+from unit.census_node.query.timed_desk import PERIOD_MS, TimedDesk
 
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError, StateUnknownError
 from census_node.query import flow

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-from collections.abc import Callable, Coroutine, Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any
 
-from fakes.timed_loop import LoopClock, TimedLoop
+from fakes.timed_loop import LoopClock, TimedLoop, working
 
 from broker_common.errors import BrokerError
 from census_node.query.desk import Desk
@@ -18,42 +16,6 @@ from census_node.query.schedule import Immediate, Round, Schedule, Ticks
 PERIOD_MS = 1000
 # A tick, as the wall clock has it.
 BEGAN_MS = 1_700_000_000_000
-
-
-def working(milliseconds: float) -> None:
-    """The job that is running takes so long from here."""
-    loop = asyncio.get_event_loop_policy().get_event_loop()
-    assert isinstance(loop, TimedLoop)
-    loop.took += milliseconds / 1000
-
-
-def timed(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run something in a loop of its own, in which time is virtual."""
-    loop = TimedLoop()
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_until_complete(test())
-    finally:
-        loop.run_until_complete(_end_all())
-        loop.close()
-        asyncio.set_event_loop(None)
-
-
-async def _end_all() -> None:
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in left:
-        task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)
-
-
-def in_desk_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """A test in such a loop."""
-
-    @functools.wraps(test)
-    def run(*arguments: Any, **named: Any) -> None:
-        timed(functools.partial(test, *arguments, **named))
-
-    return run
 
 
 @dataclass
