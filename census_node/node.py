@@ -109,7 +109,7 @@ class Folders:
 
 
 def create_tables(db: Database) -> None:
-    """What the rooms keep in the journal's database beside the log."""
+    """Tables of the rooms in the journal's database, beside the log."""
     CosignedNotes.create_tables(db)
     LedgerSteps.create_tables(db)
     Outbox.create_tables(db)

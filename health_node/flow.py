@@ -2,10 +2,10 @@
 
     accept -> wait for the roster and a place -> draw -> commit -> leave at a tick -> charge -> release
 
-What a researcher sees changes at fixed times only. A question is durable before it waits for anything. It waits until the census
-node has the roster of its load, and for a place (`fair_queue`); the sample is drawn and committed to; and it leaves at the first tick
-that is not before a fixed delay after the question came. Everything after that happens at the census node's ticks. No message
-has a length that anybody's record decides. A question goes on to its end whatever becomes of the connection that brought it.
+A researcher's view changes at fixed times only. A question is durable before it waits for anything. It waits until the census node
+has the roster of its load, and for a place (`fair_queue`); the sample is drawn and committed to; and it leaves at the first tick that
+is not before a fixed delay after the question came. Everything after that happens at the census node's ticks. No message has a length
+that anybody's record decides. A question goes on to its end whatever becomes of the connection that brought it.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Flow:
                 self._start(ticket_hash, partial(self._writer.write, self._node.resume, ticket_hash), spot)
 
     async def drain(self) -> None:
-        """Before a stop: let questions whose turn has come get to their end. What waits has been told to end, and is durable."""
+        """Before a stop: let questions whose turn has come get to their end. All waiting work was told to end, and is durable."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_DRAIN_SECONDS)
 
@@ -323,7 +323,7 @@ class Flow:
             raise _for_researcher(error) from error
 
     async def _retrying(self, attempt: Callable[[], Awaitable[ResultT]]) -> ResultT:
-        """What `attempt` gives; tried again while the census node is away or busy, until the deadline passes."""
+        """The result of `attempt`, tried again while the census node is away or busy, until the deadline passes."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limits.forward_deadline_ms / 1000
         backoff = _FIRST_BACKOFF_SECONDS
@@ -337,7 +337,7 @@ class Flow:
             backoff = min(2 * backoff, _MAX_BACKOFF_SECONDS)
 
     async def _knowing_cards(self, attempt: Callable[[], Awaitable[ResultT]]) -> ResultT:
-        """What `attempt` gives; tried once more if a key fails in it that an exchange of cards makes known."""
+        """The result of `attempt`, tried once more if an exchange of cards makes an unknown key known."""
         before = self._census.news
         try:
             return await attempt()
@@ -394,7 +394,7 @@ class Flow:
     async def _follow(
         self, call: CountCall, census: CensusNow, question: _Question, manifest: sample_pb2.Manifest
     ) -> None:
-        """What the census node says of a sample that it has: the charge, then the release."""
+        """The census node's messages about a sample that it has: the charge, then the release."""
         ticket = question.accepted.ticket
         charged = (await _expect(call, "charged")).charged
         handed_over = await self._node.journal.glance(self._node.handed_over, ticket.hash.hex())
@@ -411,7 +411,7 @@ def _next_multiple(step_ms: int, not_before_ms: int) -> int:
 
 
 def _for_researcher(error: BrokerError) -> BrokerError:
-    """What the researcher is told of a failure on the way to the census node.
+    """The researcher's error for a failure on the way to the census node.
 
     A key, a card or a message that is wrong between the agencies is theirs to mend: the question is as good as it was.
     """

@@ -63,7 +63,7 @@ def _values_text(rejected: RejectedRows) -> str:
 
 
 class Loaded(Protocol):
-    """What both agencies' reports of a load tell."""
+    """Fields that both agencies' reports of a load have."""
 
     @property
     def rows(self) -> int: ...

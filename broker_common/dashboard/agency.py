@@ -1,4 +1,4 @@
-"""What the dashboards of both agencies have in common: they follow a log, and tell what to see to and what is counted."""
+"""Common part of both agencies' dashboards: they follow a log, report problems and count events."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class AgencyDashboard(ABC, Generic[StoreStateT, PictureT]):
 
     @abstractmethod
     def _log_figures(self, now: Now[PictureT], picture: PictureT) -> LogFigures:
-        """What the log says."""
+        """Figures of the log."""
 
     def problems(self) -> list[str]:
         """Everything that somebody should see to, in English; depends on nobody's records."""
@@ -63,7 +63,7 @@ class AgencyDashboard(ABC, Generic[StoreStateT, PictureT]):
         return Health(not any(each.stops for each in problems), tuple(each.text for each in problems))
 
     def metrics(self) -> bytes:
-        """What the node counts of itself, and what the log says."""
+        """The node's counters of itself, and figures of the log."""
         now = self._now()
         facts = NodeFacts(
             role=self.home.role,

@@ -134,7 +134,7 @@ def log_figures(
     worst_belief: float | None = None,
     max_belief: float | None = None,
 ) -> LogFigures:
-    """What metrics say of a log; None where a log has no such figure."""
+    """A log's metrics; None where a log has no such figure."""
     return LogFigures(
         size=picture.log_size,
         newest_ms=picture.log_ms,

@@ -10,8 +10,11 @@ gather over everybody touches the same memory whether or not people are linked. 
 ones, so that a gather over everybody touches the same memory whether or not people are linked. Otherwise the place is
 pseudo-random among the used ones, so that a gather over everybody touches the same memory whether or not people are linked.
 Otherwise the place is pseudo-random among the used ones, so that a gather over everybody touches the same memory whether or not
-people are linked. Further cards of somebody stand in a short list, ascending by person. A person with a card in the roster and in
-the load is joined, and nobody else. Where households are linked, the card is their address: all who have it have its place.
+people are linked. Otherwise the place is pseudo-random among the used ones, so that a gather over everybody touches the same
+memory whether or not people are linked. Otherwise the place is pseudo-random among the used ones, so that a gather over everybody
+touches the same memory whether or not people are linked. Further cards of somebody stand in a short list, ascending by person. A
+person with a card in the roster and in the load is joined, and nobody else. Where households are linked, the card is their
+address: all who have it have its place.
 """
 
 from __future__ import annotations

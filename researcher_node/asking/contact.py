@@ -54,7 +54,7 @@ DictionaryHandler = Callable[[Role, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Dictionaries:
-    """What may be asked at both nodes."""
+    """Dictionaries of both nodes."""
 
     health: Dictionary
     census: Dictionary
@@ -178,7 +178,7 @@ class Contact:
         return dictionary
 
     async def _read(self, role: Role, text: str, parse: Callable[[str, Dictionary], ResultT]) -> ResultT:
-        """What `parse` makes of a text with a node's dictionary: the one this session read with last, or else the present one."""
+        """The result of `parse` on a text with a node's dictionary: the one this session read with last, or else the present one."""
         last = self._read_with.get(role)
         if last is not None:
             # A text that is wrong under the last dictionary may be right under the present one.
@@ -242,7 +242,7 @@ class Contact:
         return (await calling("census", (await self._log()).GetCheckpoint(request, timeout=CALL_SECONDS))).checkpoint
 
     async def consistency_proof(self, old_size: int, size: int) -> Sequence[bytes]:
-        """What is to prove that the census log of one size goes on from another. Not verified."""
+        """The proof that the census log of one size continues another. Not verified."""
         request = log_service_pb2.GetConsistencyProofRequest(old_size=old_size, size=size)
         response = await calling("census", (await self._log()).GetConsistencyProof(request, timeout=CALL_SECONDS))
         return response.proof

@@ -1,4 +1,4 @@
-"""What a researcher wants to ask, from what was typed to what both dictionaries and the policy in force make of it."""
+"""A researcher's proposed question, from the typed text to its reading under both dictionaries and the policy in force."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Precision:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the researcher typed."""
+    """The researcher's input."""
 
     where: str
     count: str

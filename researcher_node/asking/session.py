@@ -115,7 +115,7 @@ class _Pauses:
 
 
 class Session(Contact):
-    """What one command asks, from a text to an answer."""
+    """One command's question, from its text to its answer."""
 
     def __init__(
         self,

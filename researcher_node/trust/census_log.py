@@ -94,7 +94,7 @@ def _proved_entry(shown: census_service_pb2.QuoteResponse, checkpoint: Checkpoin
 
 
 def lie(problem: str) -> PeerUnavailableError:
-    """What the census node showed does not hold."""
+    """The census node's proof does not hold."""
     return PeerUnavailableError("PEER_MISBEHAVED", peer="census", problem=problem)
 
 

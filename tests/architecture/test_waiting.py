@@ -19,7 +19,7 @@ LIMITS = {"timeout": 0, "wait_for": 1, "settimeout": 0, "wait": 0, "join": 0, "r
 SHORT_LIMITS = {
     "faults/sequences.py": "time is virtual",
     "faults/simulation.py": "time is virtual",
-    "privacy/wiretap.py": "whoever does not listen any more is not waited for; nothing fails",
+    "privacy/wiretap.py": "a peer that no longer listens is not waited for; nothing fails",
     "integration/test_slow_clients.py": "how long an attacker goes on sending",
     "process/test_modes.py": "between looks at what no event tells of",
     "unit/census_node/ledger/test_book.py": "time for an erasure that does not wait, as it should not; nothing fails",

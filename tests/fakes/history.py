@@ -196,7 +196,7 @@ class History:
         self.next_slot = 0
         self.roster_in_force = 0
         self.asked: list[Asked] = []
-        # What each agency has cosigned last.
+        # Last checkpoint that each agency has cosigned.
         self.cosigned: dict[str, str] = {}
         self._numbers = itertools.count(1)
         self._commitments: dict[int, bytes] = {}

@@ -87,7 +87,7 @@ def test_check_says_what_is_wrong(tmp_path: Path) -> None:
     path.write_text(path.read_text("utf-8").replace('under = ["I"]', 'under = ["J"]'), "utf-8")
     error = refused("check", path)
     assert error.code == "DICTIONARY_INVALID"
-    assert "'I21' stands under 'J', which is no code." in error.text
+    assert "'I21' is placed under 'J', which is not a code." in error.text
 
 
 def test_diff_says_what_changes_and_whether_to_load(tmp_path: Path) -> None:
@@ -277,5 +277,5 @@ def test_a_nodes_own_dictionary_is_shown_in_the_language_of_its_operator(tmp_pat
 
     assert shown("ill", "--under", "I21").splitlines()[2:] == ["      'I21'  Infarction"]
     assert "'I'  Cœur" in shown("--search", "coeur", language="fr") + shown("ill", language="fr")
-    assert shown("--search", "nothing") == "'nothing' stands in no name, description, code or label.\n"
+    assert shown("--search", "nothing") == "'nothing' is in no name, description, code or label.\n"
     assert json.loads(shown("--json"))["hash"] == OLD.hash.hex()

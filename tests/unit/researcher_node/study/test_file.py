@@ -181,7 +181,7 @@ BAD = [
     ("where: age >= 18\n", 1, "There is no 'count'.", "count: mother_tongue = 'French'"),
     ("count: all\n", 1, "There is neither 'where' nor 'by'.", "where: procedure = 'angioplasty'"),
     ("where: age >= 18\ncuont: all\n", 2, "The file has no key 'cuont'.", "Did you mean: count"),
-    ("where: age >= 18\ncount: all\nwhere: age >= 19\n", 3, "'where' stands here twice.", "Remove or rename"),
+    ("where: age >= 18\ncount: all\nwhere: age >= 19\n", 3, "'where' is listed twice.", "Remove or rename"),
     ("where: 'age >= 18\ncount: all\n", 3, "This is not YAML: found unexpected end of stream.", "double quotes"),
     ("where: age: 18\ncount: all\n", 1, "This is not YAML: mapping values are not allowed here.", "double quotes"),
     ("where: &a age >= 18\ncount: *a\n", 2, "This is not YAML: an alias (*) is used.", "double quotes"),
