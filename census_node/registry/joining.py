@@ -1,20 +1,9 @@
 """Joining a roster with a load of the registry: where everybody's card stands in the roster.
 
 Invariants. For every person number there is one place. The top bit says whether the person's card is there. Otherwise the place is
-pseudo-random among the used ones, so that a gather over everybody touches the same memory whether or not people are linked.
-Otherwise the place is pseudo-random among the used ones, so that a gather over everybody touches the same memory whether or not
-people are linked. Otherwise the place is pseudo-random among the used ones, so that a gather over everybody touches the same
-memory whether or not people are linked. Otherwise the place is pseudo-random among the used ones, so that a gather over everybody
-touches the same memory whether or not people are linked. Otherwise the place is pseudo-random among the used ones, so that a
-gather over everybody touches the same memory whether or not people are linked. Otherwise the place is pseudo-random among the used
-ones, so that a gather over everybody touches the same memory whether or not people are linked. Otherwise the place is
-pseudo-random among the used ones, so that a gather over everybody touches the same memory whether or not people are linked.
-Otherwise the place is pseudo-random among the used ones, so that a gather over everybody touches the same memory whether or not
-people are linked. Otherwise the place is pseudo-random among the used ones, so that a gather over everybody touches the same
-memory whether or not people are linked. Otherwise the place is pseudo-random among the used ones, so that a gather over everybody
-touches the same memory whether or not people are linked. Further cards of somebody stand in a short list, ascending by person. A
-person with a card in the roster and in the load is joined, and nobody else. Where households are linked, the card is their
-address: all who have it have its place.
+pseudo-random among the used ones, so that a gather over everybody touches the same memory whether or not people are linked. Further
+cards of somebody stand in a short list, ascending by person. A person with a card in the roster and in the load is joined, and
+nobody else. Where households are linked, the card is their address: all who have it have its place.
 """
 
 from __future__ import annotations
