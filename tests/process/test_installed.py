@@ -91,10 +91,12 @@ def modules(folder: str) -> set[PurePosixPath]:
 
 
 def test_wheels_hold_every_module_once_and_the_agencys_none_of_the_lab(wheels: dict[str, Path]) -> None:
-    """Nodes in one, everything with attacks and made-up people in the other; what an operator copies from goes with the nodes."""
+    """Nodes in one, everything with attacks and made-up people in the other; what operators copy from and read goes with the nodes."""
     agency, lab = files(wheels["tripartite"]), files(wheels["tripartite_lab"])
-    of_deploy = {name.parts[5] for name in agency if name.parts[0].endswith(".data")}
-    assert of_deploy == FOR_AN_OPERATOR
+    shared = {PurePosixPath(*name.parts[4:]) for name in agency if name.parts[0].endswith(".data")}
+    assert {name.parts[1] for name in shared if name.parts[0] == "deploy"} == FOR_AN_OPERATOR
+    pages = {PurePosixPath(page.relative_to(ROOT).as_posix()) for page in (ROOT / "docs").rglob("*.md")}
+    assert pages <= shared
     assert not [name for name in agency if name.parts[0] in {"deploy", "policy_lab"}]
     assert not [name for name in agency if {"attacks", "synthetic"} & set(name.parts)]
     nodes = set().union(*(modules(f"{name}_node") for name in ("census", "health", "researcher")))
