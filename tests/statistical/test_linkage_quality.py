@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from math import sqrt
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
 from unit.census_node.linking.registers import Registers, links_in, rows_of
@@ -18,6 +19,8 @@ from census_node.linking.settings import Mode
 
 pytestmark = pytest.mark.statistical
 
+# A folder of results, and the report.
+Linked: TypeAlias = tuple[Path, dict[str, Any]]
 PEOPLE = 20_000
 SEED = 11
 # One side of one in a thousand.
@@ -37,13 +40,21 @@ def registers(tmp_path_factory: pytest.TempPathFactory) -> Registers:
     return Registers.made(tmp_path_factory.mktemp("quality") / "registers", PEOPLE, SEED)
 
 
+@pytest.fixture(scope="module")
+def linked(registers: Registers, tmp_path_factory: pytest.TempPathFactory) -> dict[Mode, Linked]:
+    """What both modes make of them."""
+    modes: tuple[Mode, ...] = ("complementary", "nominative")
+    folders = {mode: tmp_path_factory.mktemp("linked") / mode for mode in modes}
+    return {mode: (folder, registers.link(folder, mode=mode)) for mode, folder in folders.items()}
+
+
 @pytest.mark.parametrize(("mode", "precision", "recall"), [("complementary", 0.999, 0.96), ("nominative", 0.995, 0.15)])
 def test_links_are_right_and_true_pairs_are_found(
-    registers: Registers, tmp_path: Path, mode: Mode, precision: float, recall: float
+    registers: Registers, linked: dict[Mode, Linked], mode: Mode, precision: float, recall: float
 ) -> None:
     """With birth dates and postal codes nearly all; by names alone those with rare names, and hardly a wrong one."""
-    report = registers.link(tmp_path / mode, mode=mode)
-    truth, links = registers.truth(), links_in(tmp_path / mode)
+    folder, report = linked[mode]
+    truth, links = registers.truth(), links_in(folder)
     right = len(links & truth)
     assert lower_bound(right, len(links)) >= precision
     assert lower_bound(right, len(truth)) >= recall
@@ -53,9 +64,8 @@ def test_links_are_right_and_true_pairs_are_found(
     assert report["linked_cards"] == len(links)
 
 
-def test_rows_that_are_nobody_are_never_linked(registers: Registers, tmp_path: Path) -> None:
+def test_rows_that_are_nobody_are_never_linked(registers: Registers, linked: dict[Mode, Linked]) -> None:
     """Every card of Mickey Mouse, of newborns without a name, of empty names and of initials stays out of the table."""
-    registers.link(tmp_path / "linked")
     nobody = {
         row["health_card"]
         for row in rows_of(registers.register)
@@ -65,14 +75,15 @@ def test_rows_that_are_nobody_are_never_linked(registers: Registers, tmp_path: P
         or row["birth_date"] == "1900-01-01"
     }
     assert len(nobody) > 100
-    assert {card for card, _ in links_in(tmp_path / "linked")} & nobody == set()
+    assert {card for card, _ in links_in(linked["complementary"][0])} & nobody == set()
 
 
-def test_the_clerks_sample_estimates_what_is_true(registers: Registers, tmp_path: Path) -> None:
+def test_the_clerks_sample_estimates_what_is_true(
+    registers: Registers, linked: dict[Mode, Linked], tmp_path: Path
+) -> None:
     """Clerks who know the truth decide what was drawn: their intervals hold precision and recall among the compared pairs."""
-    registers.link(tmp_path / "first")
     truth = registers.truth()
-    rows = rows_of(tmp_path / "first" / "review.csv")
+    rows = rows_of(linked["complementary"][0] / "review.csv")
     decided = tmp_path / "decided.csv"
     lines = ["decision,health_card,person_id"]
     seen: set[str] = set()
