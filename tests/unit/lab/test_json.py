@@ -21,6 +21,8 @@ from policy_lab.document import as_json, model
 from policy_lab.site import running
 from policy_lab.standing import Standing
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs" / "lab" / "json.md").read_text("utf-8")
 

@@ -35,10 +35,23 @@ def registers(tmp_path_factory: pytest.TempPathFactory) -> Registers:
 
 
 @pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Registers:
+    """Six hundred, where nothing is learned."""
+    return Registers.made(tmp_path_factory.mktemp("few") / "registers", 600, 5)
+
+
+def threads(folder: Path, number: int) -> Path:
+    """Settings with so many."""
+    settings = folder / "linking.toml"
+    settings.write_text(f"threads = {number}")
+    return settings
+
+
+@pytest.fixture(scope="module")
 def linked(registers: Registers, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Result of linking them."""
+    """Result of linking them, in one thread."""
     to = tmp_path_factory.mktemp("linked")
-    registers.link(to)
+    registers.link(to, settings=threads(tmp_path_factory.mktemp("settings"), 1))
     return to
 
 
@@ -127,14 +140,11 @@ def test_no_spreadsheet_runs_what_somebody_typed_as_a_name(registers: Registers,
 
 def test_the_same_files_give_the_same_bytes(registers: Registers, linked: Path, tmp_path: Path) -> None:
     """However many threads add up."""
-    settings = tmp_path / "linking.toml"
-    for threads in (1, 3):
-        settings.write_text(f"threads = {threads}")
-        to = tmp_path / str(threads)
-        registers.link(to, settings=settings)
-        assert {name: (to / name).read_bytes() for name in FILES} == {
-            name: (linked / name).read_bytes() for name in FILES
-        }
+    again = tmp_path / "again"
+    registers.link(again, settings=threads(tmp_path, 3))
+    assert {name: (again / name).read_bytes() for name in FILES} == {
+        name: (linked / name).read_bytes() for name in FILES
+    }
 
 
 def test_decisions_change_exactly_their_pairs(registers: Registers, linked: Path, tmp_path: Path) -> None:
@@ -168,12 +178,12 @@ def test_decisions_change_exactly_their_pairs(registers: Registers, linked: Path
     ("column", "told"),
     [("postal_code", "no pairs agree in surname, postal_code"), ("sex", "anything of the column sex")],
 )
-def test_a_column_that_tells_nothing_is_named(registers: Registers, tmp_path: Path, column: str, told: str) -> None:
+def test_a_column_that_tells_nothing_is_named(few: Registers, tmp_path: Path, column: str, told: str) -> None:
     """Nobody has a value in it, so nothing can be learned of it; the document is named that says what to do."""
     found = Registers(tmp_path / "without")
     found.folder.mkdir()
     for file in ("census.csv", "register.csv"):
-        rows = rows_of(registers.folder / file)
+        rows = rows_of(few.folder / file)
         write_rows(found.folder / file, list(rows[0]), [row | {column: ""} for row in rows])
     with pytest.raises(InvalidRequestError) as caught:
         found.link(tmp_path)
@@ -183,12 +193,12 @@ def test_a_column_that_tells_nothing_is_named(registers: Registers, tmp_path: Pa
 
 
 def test_learning_that_does_not_end_is_an_error(
-    registers: Registers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    few: Registers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Figures that still move are no figures."""
     monkeypatch.setattr("census_node.linking.model._MOST_ITERATIONS", 1)
     with pytest.raises(InvalidRequestError) as caught:
-        registers.link(tmp_path)
+        few.link(tmp_path)
     assert caught.value.code == "LINKING_NOT_LEARNED"
     assert "still changed after 1 rounds" in caught.value.text
 

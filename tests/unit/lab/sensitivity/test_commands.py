@@ -23,7 +23,13 @@ ROWS = 400
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> tuple[Path, Path]:
+def files(undrawn: None, tmp_path: Path) -> tuple[Path, Path]:
+    """A table, and synthetic rows of some generator; no plots."""
+    del undrawn
+    return make_files(tmp_path)
+
+
+def make_files(tmp_path: Path) -> tuple[Path, Path]:
     """A table, and synthetic rows of some generator."""
     table, generated = tmp_path / "people.csv", tmp_path / "generated.csv"
     table.write_text(made_up_people(rows=ROWS, seed=1))
@@ -54,10 +60,10 @@ def error_of(*words: str | Path) -> BrokerError:
     return error
 
 
-def test_the_warning_comes_first_and_is_on_every_output(files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_warning_comes_first_and_is_on_every_output(tmp_path: Path) -> None:
     """On the terminal before anything is computed, in the first section, in JSON, and in the name of each table and plot."""
     out = tmp_path / "out"
-    table, generated = files
+    table, generated = make_files(tmp_path)
     done = run(table, "--generated", generated, "--out", out, "--column", "age", "--samples", "2", "--repetitions", "5")
     assert done.stderr.startswith(texts.NOT_PRIVATE)
     assert done.stdout.index("not differentially private") < done.stdout.index("Settings")
