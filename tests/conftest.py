@@ -38,7 +38,18 @@ def _quick_starts() -> Iterator[None]:
     gc.unfreeze()
 
 
-# Tests with long waits or fixtures come first, then those that take a second each, then the rest: a worker without tests takes over another one's last ones, which are short then.
+# `make test-fast` does without them: each took more than 0.3 seconds of a processor, all its cases together.
+_SLOW_TESTS = frozenset((Path(__file__).parent / "slow.txt").read_text(encoding="utf-8").split())
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Folders move and names stay, so that a test is known by its file and its name."""
+    if f"{item.path.name}::{getattr(item, 'originalname', item.name)}" in _SLOW_TESTS:
+        item.add_marker(pytest.mark.slow)
+
+
+# Tests with long waits or fixtures come first, then those that take a second each, then the rest: a worker without tests
+# takes over another one's last ones, which are short then.
 _LONG = (
     "tests/privacy/test_canaries",
     "tests/privacy/test_wire",
