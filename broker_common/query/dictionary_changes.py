@@ -55,7 +55,7 @@ EFFECTS: Mapping[str, str] = {
     "id_form_changed": "The load refuses rows whose id is not of the new form. The other agency's ids must have it, too.",
     "linkage_changed": "A place of the roster stands for something else. Both agencies must declare the same.",
     "agency_changed": "Researchers read other words. Questions and data stay as they are.",
-    "version_changed": "Researchers read other words. Questions and data stay as they are.",
+    "version_changed": "The number itself changes neither questions nor data.",
 }
 """What each kind of change means for questions and for the data."""
 _WORDS_ONLY = frozenset({"labels_changed", "description_changed", "agency_changed", "version_changed"})

@@ -54,7 +54,7 @@ def tls_of(home: Path) -> Tls:
 
 
 def tls_context(own: Path, peer: Path, side: ssl._SSLMethod) -> ssl.SSLContext:
-    """TLS 1.3 as the owner of one home, with whoever shows a certificate on the other one's card."""
+    """TLS 1.3 as the owner of one home, with any party that shows a certificate on the other one's card."""
     context = ssl.SSLContext(side)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.set_alpn_protocols(["h2"])
