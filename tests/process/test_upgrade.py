@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import socket
+import sqlite3
 import tarfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,16 @@ def test_a_dictionary_that_is_not_the_datas_is_not_adopted(deployment: Deploymen
     assert CENSUS_DICTIONARY.hash.hex() not in outcome.stdout
     with CensusHome(home).journal(may_be_old=True) as journal:
         assert journal.state.format == 7
+
+
+@pytest.mark.parametrize("role", FILES)
+def test_a_home_whose_data_are_not_those_of_its_log_is_not_carried_over(deployment: Deployment, role: str) -> None:
+    """It can be read all the same: only the commitment tells."""
+    home = deployment.home(role)
+    with closing(sqlite3.connect(home / "journal.db")) as journal, journal:
+        journal.execute("update loads set salt = ?", [bytes(32)])
+    before = (home / "journal.db").read_bytes()
+    outcome = run_here("upgrade", "--home", home, "--dictionary", FILES[role], "--json")
+    assert outcome.error["code"] == "INTEGRITY"
+    assert "not the one that was loaded" in outcome.error["text"]
+    assert (home / "journal.db").read_bytes() == before

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -129,3 +130,13 @@ def nearly(old: Dictionary, other: Dictionary, data: st.DataObject) -> Dictionar
             ]
         )
     )
+
+
+def test_a_document_has_one_spelling() -> None:
+    """A blank more, or a default written out, is no document: its bytes are what is signed."""
+    column = Column(name="age", type=ColumnType.INTEGER, description="Age.", maximum=130)
+    document = dictionary_document(Dictionary((column,)))
+    for other in (document + b" ", document.replace(b'"format":1', b'"events":[],"format":1')):
+        assert other != document
+        with pytest.raises(ValueError, match="canonical"):
+            parse_dictionary_document(other)

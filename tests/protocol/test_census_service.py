@@ -704,14 +704,19 @@ async def test_what_remains_is_not_told_where_people_differ(tmp_path: Path, stop
 
 
 async def test_shut_service_refuses_quotes_and_samples_and_still_delivers(tmp_path: Path, stop: StopSignal) -> None:
-    """After the last answer: no quote, no charge, even on a slot reserved before; what was charged is collected."""
+    """After the last answer: no quote, no charge, even on a slot reserved before; what was charged is collected.
+
+    A ticket that has expired is told so as well: a new quote would not help.
+    """
     world = World(tmp_path, make_policy(max_belief="0.75", scales=(1,)))
     last, too_late = world.order(scale=1), world.order(scale=1)
+    expired = world.order(scale=1, change=lambda body: setattr(body, "expires_ms", 1))
     async with at_work(served(world, stop)) as service:
         assert await hand_over(service, world.messages(world.sample(last))) == EVENTS
-        with world.unchanged():
-            error = await refusal(service, world.messages(world.sample(too_late)))
-        assert error.code == "SERVICE_SHUT_DOWN"
+        for refused in (too_late, expired):
+            with world.unchanged():
+                error = await refusal(service, world.messages(world.sample(refused)))
+            assert error.code == "SERVICE_SHUT_DOWN"
         await verify_shut(world, service, last)
     world.crash_census()
     recovered = world.census.recover()

@@ -33,6 +33,7 @@ from census_node.registry.registry import OpenRegistries
 from health_node.node import HealthNode, LoadReplacedError, Verified
 
 FRENCH = Question("mother_tongue", (Cell(("French",)),))
+ENGLISH = Question("mother_tongue", (Cell(("English",)),))
 EVERY_CHANGE = pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 Change = Callable[[Dictionary], Dictionary]
 
@@ -52,11 +53,12 @@ def about_french(body: ticket_pb2.Ticket) -> None:
 
 @EVERY_CHANGE
 def test_an_adopted_census_dictionary_changes_nothing_before_a_load(world: World, change: Change) -> None:
-    """The load in force keeps its own: it is served, asked about and counted under that, also after a start."""
+    """The load in force keeps its own: it is served, quoted, asked about and counted under that, also after a start."""
     world.adopt_census_dictionary(next_version(CENSUS_DICTIONARY, change))
     for _ in range(2):
         assert world.census.dictionary() == CENSUS_DICTIONARY
         world.answer(world.order(change=about_french))
+        assert world.census.quotes.quote(ENGLISH.to_wire(), 30, RESEARCHER) is not None
         world.crash_census()
 
 

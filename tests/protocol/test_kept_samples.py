@@ -10,12 +10,23 @@ import numpy as np
 import pytest
 from fakes.connections import at, break_statements, watch
 from fakes.samples import whom
-from fakes.world import RELEASE, OrderedSample, Pseudonyms, World, charge_and_answer, make_policy, rows
+from fakes.world import (
+    HEALTH,
+    RELEASE,
+    RESEARCHER,
+    OrderedSample,
+    Pseudonyms,
+    World,
+    charge_and_answer,
+    make_policy,
+    rows,
+)
 
 from broker_common.crypto.commitments import SlotSecret, answer_salt, commit_active, commit_answer
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.crypto.sample_bits import SampleBits
 from broker_common.errors import BrokerError, InternalError, RefusedError, StateUnknownError
+from broker_common.membership.registration import register, registered, revoke
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.entries import Released
 from broker_common.values import NoisyCounts
@@ -233,12 +244,35 @@ def other_linkage_key(world: World) -> None:
     world.relink_census(LinkageKey(bytes(32)))
 
 
+def other_roster(world: World) -> None:
+    """The next roster of the agency comes into force: the places are of the one before."""
+    world.renew_rosters()
+
+
+def no_researcher(world: World) -> None:
+    """The operator revokes the researcher."""
+    revoke(world.census.journal, "researcher", RESEARCHER, "the study is over")
+
+
+def no_project(world: World) -> None:
+    """The operator takes the project away from the researcher."""
+    with world.census.journal.reading() as state:
+        known = registered(state.membership, "researcher", RESEARCHER)
+    register(world.census.journal, known.card, projects=["another"])
+
+
+def no_agency(world: World) -> None:
+    """The operator revokes the health agency."""
+    revoke(world.census.journal, "health", HEALTH.organisation, "the agreement has ended")
+
+
 BETWEEN_ADMISSION_AND_CHARGE: dict[str, tuple[Callable[[World], None], str]] = {
     "shut": (shut, "SERVICE_SHUT_DOWN"),
     "another policy": (other_policy, "POLICY_MISMATCH"),
     # Its agency tries again, and hears at admission what has become of release and roster.
     "another registry": (other_registry, "BUSY"),
     "another linkage key": (other_linkage_key, "BUSY"),
+    "another roster": (other_roster, "ROSTER_NOT_IN_FORCE"),
 }
 
 
@@ -248,9 +282,24 @@ def test_refused_charge_leaves_no_sample(world: World, what: str) -> None:
     change, code = BETWEEN_ADMISSION_AND_CHARGE[what]
     admitted = world.admit(world.messages(world.sample(world.order())))
     change(world)
-    with world.unchanged(), pytest.raises(BrokerError, match=code):
+    with world.unchanged(), pytest.raises(BrokerError) as caught:
         charge_and_answer(world.census, admitted)
+    assert caught.value.code == code
     assert kept_files(world) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [(no_researcher, "UNKNOWN_RESEARCHER"), (no_project, "UNKNOWN_PROJECT"), (no_agency, "WRONG_ORGANISATION")],
+)
+def test_who_is_unknown_at_the_charge_is_not_charged(world: World, change: Callable[[World], None], code: str) -> None:
+    """The claim was verified before the sample got its place in line, and is not verified again at the desk."""
+    admitted = world.admit(world.messages(world.sample(world.order())))
+    change(world)
+    kept = world.census.keeping.keep(admitted)
+    with world.unchanged(), pytest.raises(BrokerError) as caught:
+        world.census.charging.charge(admitted, kept, at_ms=world.clock())
+    assert caught.value.code == code
 
 
 def test_charge_beyond_the_budget_leaves_no_sample(tmp_path: Path) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
+from fakes.dictionaries import CENSUS_DICTIONARY, CHANGES, HEALTH_DICTIONARY
 from fakes.links import roster_sender
 from fakes.patience import linger
 from fakes.samples import selected
@@ -108,6 +109,16 @@ def test_every_count_is_the_same_after_both_have_changed(world: World) -> None:
     assert exact_counts(world) == before
     # Nobody of the old registry is known under their old pseudonym.
     assert persons_of(registry_in_force(world), world.people) == []
+
+
+def test_a_dictionary_that_waits_for_a_load_is_not_that_of_the_people_under_a_new_key(world: World) -> None:
+    """Their numbers go on to mean what they meant when they were loaded."""
+    node, before = world.open_health(), exact_counts(world)
+    world.adopt_health_dictionary(node, replace(CHANGES["reordered"](HEALTH_DICTIONARY), version=2))
+    world.adopt_census_dictionary(replace(CHANGES["reordered"](CENSUS_DICTIONARY), version=2))
+    world.relink_health(node, NEXT)
+    world.relink_census(NEXT)
+    assert exact_counts(world) == before
 
 
 def test_people_whom_the_census_does_not_know_have_one_new_pseudonym_at_both(world: World) -> None:

@@ -32,6 +32,14 @@ def umask_of_most_users() -> Iterator[None]:
     os.umask(before)
 
 
+def test_what_only_its_holder_may_see_is_never_assessed() -> None:
+    """A table for release is among it until its holder decides."""
+    internal = {Standing.INTERNAL, Standing.RELEASE}
+    assert {each for each in Standing if each.is_internal} == internal
+    assert {each for each in Standing if not each.may_be_assessed} == internal
+    assert {each for each in Standing if each.mark.startswith("INTERNAL")} == internal
+
+
 @pytest.mark.usefixtures("lax_umask")
 def test_folders_that_are_made_are_their_owners_alone(tmp_path: Path) -> None:
     """Those above as well; a second command writes into the same folder."""

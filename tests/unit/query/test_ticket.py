@@ -100,6 +100,8 @@ MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
     "no query id": ({"query_id": b""}, "query id"),
     "commitment too short": ({"criteria_commitment": b"c" * 31}, "hash is not 32"),
     "policy hash too long": ({"policy_hash": b"p" * 33}, "hash is not 32"),
+    "a dictionary of one agency alone": ({"census_dictionary": b""}, "hashes of the dictionaries"),
+    "dictionary too short": ({"health_dictionary": b"d" * 31}, "hashes of the dictionaries"),
     "fraction 0": ({"fraction_millionths": 0}, "fraction"),
     "fraction above 1": ({"fraction_millionths": 1_000_001}, "fraction"),
     "scale 0": ({"scale": 0}, "scale"),

@@ -40,7 +40,7 @@ def test_a_configuration_says_what_each_setting_is() -> None:
     for at, line in enumerate(lines):
         if " = " in line and not line.startswith("#"):
             assert lines[at - 1].startswith("# "), line
-    assert "Name of the log; stands in every checkpoint." in text
+    assert "Name of the log, in every checkpoint." in text
     assert tomllib.loads(text).keys() == {"role", "organisation", "origin", "places", "census", "address"}
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 from fakes.clock import FakeClock
+from fakes.dictionaries import STAYS
 from fakes.logs import DICTIONARY, HEALTH, HEALTH_SIGNER, begin, chain_of, root
 from fakes.randomness import SeededRandomness
 
 from broker_common.crypto.commitments import commit_load, hash_bytes
-from broker_common.errors import InternalError, RefusedError
+from broker_common.errors import InternalError, InvalidRequestError, RefusedError
 from broker_common.storage.journal import Journal, Transaction
 from broker_common.storage.loads import LoadFolder, WithEntry
 from broker_common.tlog.entries import Entry
@@ -91,6 +92,23 @@ def test_a_tampered_load_is_refused(folder: LoadFolder, journal: Journal[HealthS
     load = put(folder, journal)
     folder.file(load).write_bytes(content)
     assert refused(folder, journal, load, commitments(journal))
+
+
+def test_a_load_under_another_dictionary_than_the_newest_is_refused(
+    folder: LoadFolder, journal: Journal[HealthState]
+) -> None:
+    """One was adopted while the source was read: the operator is told to load again, and the log goes on."""
+    with journal.reading() as state:
+        size = state.size
+    randomness = SeededRandomness("load")
+    with folder.loading(randomness) as load:
+        folder.file(load).write_bytes(CONTENT)
+        with pytest.raises(InvalidRequestError, match="another dictionary was adopted") as caught:
+            folder.put_in_force(journal, load, "2021", LINKAGE, randomness, dictionary=STAYS)
+    assert caught.value.code == "LOAD_REFUSED"
+    put(folder, journal)
+    with journal.reading() as state:
+        assert state.size == size + 1
 
 
 def test_a_missing_load_is_refused(folder: LoadFolder, journal: Journal[HealthState]) -> None:

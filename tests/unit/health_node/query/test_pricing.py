@@ -229,6 +229,20 @@ def test_households_are_paid_for_by_their_members() -> None:
     assert homes.least_forward_delay_ms == least_forward_delay_ms(4 * DECLARED_STEP)
 
 
+def test_what_is_found_of_a_household_is_paid_for_at_each_of_its_members() -> None:
+    """Once for each number of events that is compared, beside what the comparison costs anybody."""
+    tables = dict.fromkeys(("diagnosis", "symptom", "stay", "visit"), DECLARED_STEP)
+    people = 4 * DECLARED_STEP
+    homes = Declared(DECLARED_STEP, {**tables, "people": people})
+
+    def second(declared: Declared, dictionary: Dictionary) -> int:
+        one, two = about("any(visit)"), about("any(visit) or count(visit) >= 2")
+        return price(two, WHOLE_MILLIONTHS, declared, dictionary) - price(one, WHOLE_MILLIONTHS, declared, dictionary)
+
+    of_persons = second(Declared(people, tables), event_worlds.DICTIONARY)
+    assert second(homes, event_worlds.HOUSEHOLDS) == of_persons + 30 * people
+
+
 # --- compiling -----------------------------------------------------------------------------------------------------------
 
 

@@ -52,6 +52,17 @@ def test_an_answer_is_the_exact_figure_and_the_samplers_noise() -> None:
     assert list(given(COUNTED).answers)[:3] == [n + x for n, x in zip((3, 4, 3), noise(given(COUNTED)), strict=True)]
 
 
+def test_no_value_is_a_step_beyond_the_bounds() -> None:
+    """A bound as a float may lie most of a step outside; the noise is for the bound itself."""
+    most = 2**53 - 24
+    high = Fraction(most, 100)
+    assert round(Fraction(float(high)) * 100) == most + 1
+    question = replace(ASKED, bounds=(Fraction(0), high))
+    cells = tabulated(["a"] * 3, ["x"] * 3, np.full(3, float(high)))
+    grid = Grid.checked(Fraction(1, 100), question, cells)
+    assert [part.tolist() for part in grid.rounded(cells).parts] == [[most] * 3]
+
+
 @pytest.mark.parametrize("statistic", ["count", "average", "total"])
 @pytest.mark.parametrize("epsilon", ["1", "0.3", "7", "29.9"])
 def test_whole_scales_never_cost_more_than_epsilon(statistic: str, epsilon: str) -> None:
