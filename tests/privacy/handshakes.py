@@ -20,7 +20,7 @@ from fakes.homes import PRIVATE_BLOCK
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """By what a home's owner is recognised: the certificate that its card puts to use, and the key to it, PEM."""
+    """Identity of a home's owner: the certificate that its card puts to use, and the key to it, PEM."""
 
     certificate: bytes
     private_key: bytes
@@ -36,12 +36,12 @@ def own_cards(home: Path) -> list[dict[str, Any]]:
 
 
 def listed_keys(card: Mapping[str, Any], purpose: str) -> list[dict[str, Any]]:
-    """What a card lists for a purpose, oldest first."""
+    """Keys that a card lists for a purpose, oldest first."""
     return [key for key in json.loads(card["document"])["keys"] if key["purpose"] == purpose]
 
 
 def tls_of(home: Path) -> Tls:
-    """What the home's owner shows at a handshake now."""
+    """Certificate and key of the home's owner for a handshake now."""
     listed = listed_keys(own_cards(home)[-1], "tls")
     now_ms = time.time_ns() // 1_000_000
     begun = [key for key in listed if key["from_ms"] <= now_ms] or listed[:1]
@@ -69,5 +69,5 @@ def tls_context(own: Path, peer: Path, side: ssl._SSLMethod) -> ssl.SSLContext:
 
 
 def server_name_of(role: str) -> str:
-    """What a client expects in the certificate of a server of this role."""
+    """Server name that a client expects in the certificate of a server of this role."""
     return f"{role}.tripartite.internal"

@@ -16,7 +16,7 @@ from broker_common.dashboard.site import make_app
 from broker_common.language import LANGUAGES
 from broker_common.values import Clock
 
-# What is shown without a name or a certificate, besides the first page.
+# Pages shown without a name or a certificate, besides the first page.
 PUBLIC = ("/events", "/healthz", "/metrics", "/readyz")
 _SECRET = "the proxy's secret"  # noqa: S105 - of no proxy
 

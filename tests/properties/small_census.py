@@ -21,7 +21,7 @@ from census_node.ledger.steps import LedgerSteps
 from census_node.ledger.subjects import Cards, Carry, Known
 from census_node.registry import Registry
 
-# Of a card its person and household, or that it is in no load.
+# Person and household of a card, or that it is in no load.
 Row = tuple[int, int] | None
 
 

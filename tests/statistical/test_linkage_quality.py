@@ -42,7 +42,7 @@ def registers(tmp_path_factory: pytest.TempPathFactory) -> Registers:
 
 @pytest.fixture(scope="module")
 def linked(registers: Registers, tmp_path_factory: pytest.TempPathFactory) -> dict[Mode, Linked]:
-    """What both modes make of them."""
+    """Links of both modes."""
     modes: tuple[Mode, ...] = ("complementary", "nominative")
     folders = {mode: tmp_path_factory.mktemp("linked") / mode for mode in modes}
     return {mode: (folder, registers.link(folder, mode=mode)) for mode, folder in folders.items()}

@@ -1,4 +1,4 @@
-"""What tests of the policy lab have in common."""
+"""Shared by the tests of the policy lab."""
 
 from __future__ import annotations
 

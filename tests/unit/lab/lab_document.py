@@ -28,7 +28,7 @@ from policy_lab.document.model import (
 )
 from policy_lab.standing import Standing
 
-# What each renderer would take for markup if it could.
+# Text that each renderer would take for markup if it could.
 HARMFUL = "#panic() $x$ *b* _i_ `r` <e> @f [h] {i} \\ & &amp; <script>alert(1)</script> // /* %s {0} ~ --- = a"
 LONG_WORD = "tests/" + "x" * 150 + "_end"
 _POINTS = [(answers, 0.5 + answers / 200) for answers in range(0, 60, 5)]
