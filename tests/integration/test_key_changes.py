@@ -194,7 +194,7 @@ async def test_key_that_is_lost_is_replaced_at_once(deployment: Path, role: Role
     home.home.key_file(home.keyring._references[purpose]).unlink()
     outcome = rotate(deployment / role, purpose)
     assert outcome.code == 0
-    assert "is not here" in outcome.stderr
+    assert "is missing" in outcome.stderr
     assert home.keyring.has(home.own_card(), purpose, system_clock())
     async with running(opened(deployment, role).serve):
         pass

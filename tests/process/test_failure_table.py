@@ -203,7 +203,7 @@ LIES: dict[str, tuple[Callable[[Liars, AskedQuestion], BrokerError | None], str,
         "MALFORMED_MESSAGE",
         "a Ticket holds a field that is unknown",
     ),
-    "ticket, bad signature": (bad_signature, "BAD_SIGNATURE", "The signature of the ticket does not hold"),
+    "ticket, bad signature": (bad_signature, "BAD_SIGNATURE", "The signature of the ticket is not valid"),
     "ticket, wrong key": (from_researcher(key=another_key(Purpose.TICKET)), "UNKNOWN_KEY", "tripartite keys list"),
     "ticket, expired": (
         from_researcher(change=lambda body: setattr(body, "expires_ms", 1)),
