@@ -34,7 +34,7 @@ test: setup ## everything the README promises: fast, process and statistical tes
 	$(PYTEST) -m "not browser"
 	@$(if $(CHROMIUM),$(PYTEST_PAGES),echo "The pages were not tested: no browser is here, and 'make test-browser' installs one.")
 
-test-fast: setup ## about a minute: units and architecture, without what takes long
+test-fast: setup ## under a minute: units and architecture, without what takes long
 	$(BIN)/pytest -n $$(nproc) --dist worksteal -m "not process and not statistical and not slow" tests/architecture tests/unit
 
 # Debian's packages; what is there already is left as it is.

@@ -210,7 +210,9 @@ def test_the_end_of_a_certificate_for_the_dashboard_shows_from_sixty_days_before
         days_left = watched.metric("certificate_end_timestamp_seconds", f'party="{party}"') - watched.clock() / 1000
         assert 58 < days_left / 86400 < 60
         activity = next(page for page in watched.dashboard.pages if page.path == "/activity").values(ENGLISH)
-        assert (f"{name} ({party})", "58 days") in [(row[0], row[2]) for row in activity["certificate_rows"]]
+        [shown] = [row[2] for row in activity["certificate_rows"] if row[0] == f"{name} ({party})"]
+        # A page is of the moment when it was last looked at, which may be just before the certificate was made.
+        assert shown in {"58 days", "59 days"}
         renew(home, name)
         assert text not in watched.page()
         (home / "keys" / "operators.pem").write_text("no certificate\n", encoding="utf-8")
