@@ -1,8 +1,7 @@
 """Texts that people write by hand, TOML and YAML, so that an error can name the line.
 
-Of TOML, `Places` finds keys in a text that was read without an error. YAML is read into nodes that know their lines: no
-aliases, a bound on length. Its readers take words as they are written, and YAML's own readings of plain words are not used:
-`no` is a word, and so is the code `01`.
+`Places` finds the lines of keys in TOML that was read without an error. YAML is read into nodes that know their lines; it may
+have no aliases, and its length is bounded. Plain words are taken as they are written: `no` is a word, and so is the code `01`.
 """
 
 from __future__ import annotations
