@@ -316,7 +316,7 @@ def shutdown(home: Path, as_json: bool, reason: str) -> None:
 def reopen(home: Path, as_json: bool, reason: str) -> None:
     """Answer again after a shutdown, while something still fits.
 
-        Signed with the operator's key and logged with its reason; a running node follows at once. Earlier charges keep
+    Signed with the operator's key and logged with its reason; a running node follows at once. Earlier charges keep
     counting. Refused while no scale that the policy admits fits: adopt another policy first.
     """
     _emit_state(as_json, _give(CensusHome(home), reopen_service, reason), said(texts.REOPENED))

@@ -88,7 +88,7 @@ def diff(as_json: bool, old: Path, new: Path) -> None:
 def adopt(home: Path, as_json: bool, file: Path | None) -> None:
     """Sign the dictionary in an agency's home, and load data under it from now on.
 
-        FILE, with the code lists that it names, is first put into the home as its dictionary.toml. The present load stays in force, under
+    FILE, with the code lists that it names, is first put into the home as its dictionary.toml. The present load stays in force, under
     its own dictionary, until the next load.
     """
     from broker_common.query.dictionary_changes import changes

@@ -82,7 +82,7 @@ def geometric(scale: int, stream: UniformBits) -> int:
 def draw(scale: int, stream: UniformBits) -> int:
     """One discrete Laplace value: P(x) = (1-q)/(1+q) * q**|x| with q = e**(-1/scale), for every integer x.
 
-        Requires uniform, independent bits. `ValueError` unless scale >= 1. Errors of the stream pass through, and then
+    Requires uniform, independent bits. `ValueError` unless scale >= 1. Errors of the stream pass through, and then
     nothing was drawn.
     """
     if scale < 1:

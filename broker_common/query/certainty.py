@@ -189,7 +189,7 @@ def _ways(condition: Condition, holds: bool) -> list[_Way]:
 def _numbers(column: Column, claims: Iterable[_Claim]) -> set[int]:
     """The numbers or days to try for a person with a value in this column.
 
-        The values that claims leave begin and end only at the column's limits and beside a literal, so no others need to be
+    The values that claims leave begin and end only at the column's limits and beside a literal, so no others need to be
     tried.
     """
     low, high = (column.minimum, column.maximum) if column.type is ColumnType.INTEGER else (1, _LAST_DAY)

@@ -162,7 +162,7 @@ def checkpoint(
 ) -> None:
     """Check that a log still begins with what an assessment names, and say how it stood then.
 
-        EXPORT is the census agency's log, as 'audit export' writes it. Compare the signature and key that the assessment prints with
+    EXPORT is the census agency's log, as 'audit export' writes it. Compare the signature and key that the assessment prints with
     the first entries, however many have come since.
     """
     from policy_lab.assessment.past import read_past, verify_signed

@@ -13,7 +13,7 @@ Table = NDArray[np.int64]
 def draws(scale: float, cells: int, count: int, generator: np.random.Generator) -> Table:
     """`count` rows of noise with P(z) proportional to q**max(sum of positive parts, sum of negative parts), q = e**(-1/scale).
 
-        Drawn by rejection: the exponent is half the sum of absolute values (drawn) and half the absolute sum (accepted with that
+    Drawn by rejection: the exponent is half the sum of absolute values (drawn) and half the absolute sum (accepted with that
     probability).
     """
     base = math.exp(-0.5 / scale)

@@ -843,7 +843,7 @@ class World:
     def admit(self, messages: Sequence[census_service_pb2.CountRequest], sender: Identity = HEALTH) -> SampleAttempt:
         """Head and parts through admission.
 
-                An admitted sample holds its part of the budget for as long as its walk lasts, which is the flow's
+        An admitted sample holds its part of the budget for as long as its walk lasts, which is the flow's
         business: here the hold ends at once, so that a charge meets the ledger's own check and nothing before it.
         """
         head, parts = messages[0].head, [message.bits for message in messages[1:]]
