@@ -20,11 +20,11 @@ from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.dashboard.beside import dashboard_beside, watch_certificates
 from broker_common.errors import InternalError
-from broker_common.membership.exchange import CardExchange, CardService
-from broker_common.membership.keyring import Keyring, log_signer
-from broker_common.membership.peers import KnownPeers
-from broker_common.membership.registration import own_card
 from broker_common.monitoring import Monitor
+from broker_common.parties.exchange import CardExchange, CardService
+from broker_common.parties.keyring import Keyring, log_signer
+from broker_common.parties.peers import KnownPeers
+from broker_common.parties.registration import own_card
 from broker_common.privacy.report import Charges
 from broker_common.query.dictionary import Dictionary
 from broker_common.rpc.channel import Peer
@@ -85,7 +85,7 @@ class CensusHome(AgencyHome[CensusState]):
 
     def policy_keys(self) -> list[VerifyKey]:
         with self.journal() as journal, journal.reading() as state:
-            return own_card(state.membership).verify_keys(Purpose.POLICY, journal.now())
+            return own_card(state.parties).verify_keys(Purpose.POLICY, journal.now())
 
     def private_policy_key(self) -> SigningKey:
         """The key that signs policies.
@@ -109,7 +109,7 @@ class CensusHome(AgencyHome[CensusState]):
         Raises:
             InvalidRequestError: KEY_MISSING.
         """
-        return self.operator_key_of(own_card(state.membership), state.time_ms)
+        return self.operator_key_of(own_card(state.parties), state.time_ms)
 
     def operator_key_of(self, card: VerifiedCard, log_ms: int) -> SigningKey:
         """The same by the agency's card and the time of its log's newest entry.
@@ -122,7 +122,7 @@ class CensusHome(AgencyHome[CensusState]):
 
     def _offline_key(self, purpose: Purpose) -> SigningKey:
         with self.journal() as journal, journal.reading() as state:
-            return self._key_of(own_card(state.membership), purpose, journal.now())
+            return self._key_of(own_card(state.parties), purpose, journal.now())
 
     def open_journal(self, *, create: bool = False) -> Journal[CensusState]:
         """The node's journal; `create` makes a new one and refuses to touch an old one."""

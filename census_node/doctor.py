@@ -17,7 +17,7 @@ from broker_common.storage.clock import system_clock
 from broker_common.storage.journal import Journal
 from broker_common.storage.witnessing import CosignedNotes
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.membership import witness_of
+from broker_common.tlog.parties import witness_of
 from census_node.assembly import CensusHome
 from census_node.registry import Registry
 from census_node.registry.loading import id_columns
@@ -46,7 +46,7 @@ def _health_agencies(journal: Journal[CensusState]) -> Iterator[Finding]:
     """This node calls no health node: whether they call it, their cosignatures tell."""
     with journal.reading() as state:
         notes = {each.witness: each.note for each in CosignedNotes(journal.db).of(state.origin)}
-        for name, peer in state.membership.peers("health").items():
+        for name, peer in state.parties.peers("health").items():
             note = notes.get(peer.card.card.origin)
             if note is None:
                 yield warning("peers", phrase(texts.UNHEARD, name=name), texts.UNHEARD_REMEDY)

@@ -13,7 +13,7 @@ from grpc.aio import ServicerContext
 from tripartite.v1 import log_service_pb2, log_service_pb2_grpc
 
 from broker_common.errors import InvalidRequestError
-from broker_common.membership.peers import KnownPeers
+from broker_common.parties.peers import KnownPeers
 from broker_common.rpc.callers import caller
 from broker_common.rpc.news import News
 from broker_common.rpc.server import StopSignal

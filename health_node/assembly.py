@@ -18,11 +18,11 @@ from broker_common.crypto.cards import SAMPLING
 from broker_common.crypto.certificates import Role, TlsCredentials
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.dashboard.beside import dashboard_beside, watch_certificates
-from broker_common.membership.exchange import CardExchange, CardService
-from broker_common.membership.keyring import Keyring, log_signer
-from broker_common.membership.peers import KnownPeers
-from broker_common.membership.registration import renew
 from broker_common.monitoring import Monitor
+from broker_common.parties.exchange import CardExchange, CardService
+from broker_common.parties.keyring import Keyring, log_signer
+from broker_common.parties.peers import KnownPeers
+from broker_common.parties.registration import renew
 from broker_common.privacy.policy import Policy, verify_linkage
 from broker_common.query.dictionary import Dictionary
 from broker_common.rpc.server import NodeServer, StopSignal, every, together

@@ -21,7 +21,7 @@ from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.errors import BrokerError, PeerUnavailableError
 from broker_common.logs import log_unforeseen
-from broker_common.membership.exchange import fetch_card
+from broker_common.parties.exchange import fetch_card
 from broker_common.privacy.policy import Policy
 from broker_common.rpc.channel import Peer, open_channel
 from broker_common.rpc.interceptor import Glance

@@ -13,7 +13,7 @@ from broker_common.doctor.findings import Finding, ok, problem, tried, warning
 from broker_common.doctor.peers import peer_findings
 from broker_common.errors import BrokerError
 from broker_common.language import phrase
-from broker_common.membership.registration import registered
+from broker_common.parties.registration import registered
 from broker_common.query.dictionary import Dictionary
 from broker_common.storage.clock import system_clock
 from broker_common.storage.journal import Journal
@@ -45,7 +45,7 @@ def _of_log(opened: HealthHome) -> Iterator[Finding]:
 def _census(opened: HealthHome, journal: Journal[HealthState]) -> Iterator[Finding]:
     census, own = opened.config.census, opened.own_card()
     with journal.reading() as state:
-        known = registered(state.membership, "census", census.organisation).card
+        known = registered(state.parties, "census", census.organisation).card
     yield from peer_findings(census.address, known, own, lambda: opened.keyring.tls(own, system_clock()), system_clock)
 
 

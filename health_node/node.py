@@ -34,7 +34,7 @@ from broker_common.errors import (
     error_for,
 )
 from broker_common.language import phrase
-from broker_common.membership.registration import own_card
+from broker_common.parties.registration import own_card
 from broker_common.privacy.delays import too_short
 from broker_common.privacy.policy import Policy
 from broker_common.query.canonical import canonical_bytes
@@ -199,7 +199,7 @@ class HealthNode:
                 return Accepted(ticket, request.ticket, known.submission.load, settled=known.settled)
             if state.ticket_of_query(ticket.query_id.hex()) is not None:
                 raise InvalidRequestError("TICKET_REUSED")
-            if state.membership.peer("researcher", ticket.body.researcher_id) is None:
+            if state.parties.peer("researcher", ticket.body.researcher_id) is None:
                 # Revoked since the ticket was checked.
                 raise InvalidRequestError("UNKNOWN_RESEARCHER", researcher=ticket.body.researcher_id)
             if state.load != verified.load:
@@ -374,7 +374,7 @@ class HealthNode:
     def handed_over(self, ticket_hash: str) -> HandedOver:
         """The log's record of an accepted ticket's sample."""
         with self.journal.reading() as state:
-            return HandedOver(own_card(state.membership).card.organisation, state.tickets[ticket_hash].manifest)
+            return HandedOver(own_card(state.parties).card.organisation, state.tickets[ticket_hash].manifest)
 
     def log_charge(self, ticket_hash: str, charge: VerifiedCharge) -> None:
         with self.journal.transaction() as transaction:

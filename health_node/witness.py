@@ -14,7 +14,7 @@ from tripartite.v1 import log_service_pb2
 
 from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError
 from broker_common.logs import log_unforeseen
-from broker_common.membership.peers import KnownPeers
+from broker_common.parties.peers import KnownPeers
 from broker_common.rpc.status import calling
 from broker_common.storage.journal import Journal
 from broker_common.storage.witnessing import Witnessing

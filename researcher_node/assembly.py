@@ -17,15 +17,15 @@ from broker_common.crypto.certificates import Identity, TlsCredentials
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError
 from broker_common.logs import log_unforeseen
-from broker_common.membership.keyring import Keyring
-from broker_common.membership.registration import read_card
+from broker_common.parties.keyring import Keyring
+from broker_common.parties.registration import read_card
 from broker_common.rpc.server import NodeServer, StopSignal
 from broker_common.storage.clock import SteadyClock
 from broker_common.storage.creation import new_home
 from broker_common.storage.durable import replace_file
 from broker_common.storage.home import Home
-from broker_common.tlog.membership import Registration
 from broker_common.tlog.note import NoteVerifier
+from broker_common.tlog.parties import Registration
 from broker_common.values import Clock
 from researcher_node.answers.store import Answers, CensusKeys
 from researcher_node.asking.contact import DictionaryHandler, Party

@@ -466,7 +466,7 @@ def register(home: Path, as_json: bool, card: Path, fingerprint: str | None, rep
     Newer cards of an agency are taken by themselves at every contact; this is for the first one, and after a loss of keys.
     """
     from broker_common.commands.register import verify_card_role
-    from broker_common.membership.registration import read_card
+    from broker_common.parties.registration import read_card
     from researcher_node.assembly import ResearcherHome
     from researcher_node.trust.cards import AGENCIES
 

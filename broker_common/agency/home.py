@@ -17,10 +17,10 @@ from broker_common.crypto.certificates import Identity, Role
 from broker_common.crypto.linkage import LinkageChain
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InternalError, InvalidRequestError
-from broker_common.membership.keyring import Keyring
-from broker_common.membership.peers import KnownPeers
-from broker_common.membership.registration import announce, own_card, register, revoke
 from broker_common.monitoring import Monitor
+from broker_common.parties.keyring import Keyring
+from broker_common.parties.peers import KnownPeers
+from broker_common.parties.registration import announce, own_card, register, revoke
 from broker_common.query.dictionary import Dictionary
 from broker_common.storage.clock import SteadyClock, system_clock
 from broker_common.storage.creation import new_home
@@ -33,7 +33,7 @@ from broker_common.storage.loads import LoadFolder, StoreStateT
 from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import DictionaryAdopted
-from broker_common.tlog.membership import Registration
+from broker_common.tlog.parties import Registration
 from broker_common.tlog.replay import FORMAT_VERSION
 from broker_common.values import Clock
 
@@ -134,7 +134,7 @@ class AgencyHome(ABC, Generic[StoreStateT]):
 
     def own_card(self) -> VerifiedCard:
         with self.journal() as journal, journal.reading() as state:
-            return own_card(state.membership)
+            return own_card(state.parties)
 
     def publish(self, signed: SignedCard) -> None:
         """Announce a card in the log; peers hear of it at the next contact."""
@@ -159,7 +159,7 @@ class AgencyHome(ABC, Generic[StoreStateT]):
         self.verify_dictionary(dictionary)
         with self.journal() as journal:
             with journal.reading() as state:
-                own, now_ms = own_card(state.membership), journal.now()
+                own, now_ms = own_card(state.parties), journal.now()
             identity = self._key_of(own, Purpose.IDENTITY, now_ms)
             return adopt_dictionary(journal, self.dictionaries, dictionary, identity)
 
@@ -178,7 +178,7 @@ class AgencyHome(ABC, Generic[StoreStateT]):
             with journal.reading() as state:
                 if state.format == FORMAT_VERSION:
                     return None
-                own, now_ms, commitments = own_card(state.membership), journal.now(), dict(state.commitments)
+                own, now_ms, commitments = own_card(state.parties), journal.now(), dict(state.commitments)
                 in_force, meanings = state.load, {state.dictionaries[load] for load in self._loads_needed(journal)}
             by_meaning = {dictionary.hash.hex(): dictionary for dictionary in candidates}
             if len(meanings) > 1 or not by_meaning or not meanings <= by_meaning.keys():
@@ -256,7 +256,7 @@ class AgencyHome(ABC, Generic[StoreStateT]):
 
     def known(self) -> list[Registration]:
         with self.journal() as journal, journal.reading() as state:
-            return state.membership.everybody()
+            return state.parties.everybody()
 
     @property
     def linkage(self) -> str:

@@ -45,7 +45,7 @@ from broker_common.values import ExactCounts
 
 
 class KeyState(LogState):
-    """Places, times, policies by name, and membership of a log of either agency."""
+    """Places, times, policies by name, and parties of a log of either agency."""
 
     def __init__(self, role: Role, identity_key: VerifyKey) -> None:
         super().__init__(identity_key)

@@ -24,12 +24,12 @@ from broker_common.crypto.sealing import SealingKey, UnsealingKey
 from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
-from broker_common.membership.registration import read_card
+from broker_common.parties.registration import read_card
 from broker_common.storage.creation import new_home
 from broker_common.storage.durable import make_folder, replace_file
 from broker_common.storage.home import KEYS, Home
-from broker_common.tlog.membership import peer_name
 from broker_common.tlog.note import MAX_NOTE_BYTES
+from broker_common.tlog.parties import peer_name
 
 _ROLE: Final = "auditor"
 _TRUST = "trust"

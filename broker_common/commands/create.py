@@ -18,7 +18,7 @@ from broker_common.commands.texts import FINGERPRINT_HELP, REPLACE_HELP
 from broker_common.crypto.id_forms import ONTARIO
 from broker_common.errors import InvalidRequestError
 from broker_common.language import said
-from broker_common.membership.registration import read_card
+from broker_common.parties.registration import read_card
 from broker_common.storage.creation import verify_identifier, verify_origin
 from broker_common.storage.durable import SHARED_FILE, replace_file
 

@@ -37,11 +37,11 @@ from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.language import phrase, said
-from broker_common.membership.keyring import Keyring
+from broker_common.parties.keyring import Keyring
 from broker_common.storage.clock import system_clock
 from broker_common.storage.durable import SHARED_FILE, replace_file
 from broker_common.storage.home import Home, stated_role
-from broker_common.tlog.membership import Registration, peer_name
+from broker_common.tlog.parties import Registration, peer_name
 
 _HOMES = "tripartite.homes"
 _DAY_MS = 86_400_000  # of time, not a limit

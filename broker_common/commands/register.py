@@ -17,12 +17,12 @@ from broker_common.crypto.cards import VerifiedCard
 from broker_common.crypto.certificates import Role
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase, said
-from broker_common.membership.registration import read_card
+from broker_common.parties.registration import read_card
 from broker_common.storage.clock import system_clock
 from broker_common.storage.creation import verify_identifier
 from broker_common.tlog.entries import MAX_INBOX_CHARACTERS, MAX_PROJECTS
-from broker_common.tlog.membership import Registration, peer_name
 from broker_common.tlog.orders import verify_reason
+from broker_common.tlog.parties import Registration, peer_name
 
 
 def register_command(

@@ -12,7 +12,7 @@ from broker_common.language import Language, phrase
 from broker_common.monitoring import Figures
 from broker_common.storage.follower import Head
 from broker_common.tlog.history import Happening
-from broker_common.tlog.membership import Registration, peer_name, witness_of
+from broker_common.tlog.parties import Registration, peer_name, witness_of
 from broker_common.tlog.replay import LogState
 
 # From here on a certificate's end is said: 60 days.
@@ -76,9 +76,9 @@ def witnessed_by(state: LogState, head: Head, witnesses: Mapping[str, Registrati
 
 def certificates_of(state: LogState) -> tuple[Certificate, ...]:
     """The node's certificate and its peers', the one that ends first first."""
-    own = state.membership.own
+    own = state.parties.own
     cards = [] if own is None else [(own, True)]
-    cards += [(peer.card, False) for peer in state.membership.everybody()]
+    cards += [(peer.card, False) for peer in state.parties.everybody()]
     # The newest: an older one is used until it begins, and only honoured after that.
     found = [
         Certificate(card.card.role, peer_name(card.card.identity), is_own, newest.expiry_ms)

@@ -14,10 +14,10 @@ from broker_common.doctor import texts
 from broker_common.doctor.findings import Finding, ok, problem, tried, warning
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
-from broker_common.membership.keyring import Keyring
+from broker_common.parties.keyring import Keyring
 from broker_common.storage.journal import Journal
 from broker_common.storage.witnessing import CosignedNotes
-from broker_common.tlog.membership import peer_name, witness_of
+from broker_common.tlog.parties import peer_name, witness_of
 from broker_common.tlog.replay import StoreState
 
 # Keys that serving does not need: they belong off the machine.
@@ -43,7 +43,7 @@ def _process(agency: AgencyHome[Any]) -> Finding:
 
 def _peers(journal: Journal[Any]) -> list[VerifiedCard]:
     with journal.reading() as state:
-        return [peer.card for peer in state.membership.everybody()]
+        return [peer.card for peer in state.parties.everybody()]
 
 
 def key_findings(keyring: Keyring, own: VerifiedCard, now_ms: int) -> Iterator[Finding]:
@@ -81,9 +81,9 @@ def party_of(card: VerifiedCard) -> str:
 
 def _peers_known(journal: Journal[Any]) -> Iterator[Finding]:
     with journal.reading() as state:
-        researchers = state.membership.peers("researcher")
+        researchers = state.parties.peers("researcher")
         other = "health" if state.role == "census" else "census"
-        agencies = state.membership.peers(other)
+        agencies = state.parties.peers(other)
     if not agencies:
         yield warning("peers", phrase(texts.NO_AGENCY, role=other), texts.NOBODY_REMEDY)
     if not researchers:
@@ -111,7 +111,7 @@ def _clock(journal: Journal[Any], now_ms: int) -> Finding:
 def _newest_witnessed(journal: Journal[Any], state: StoreState) -> Witnessed | None:
     """The checkpoint of our log that the other agency has cosigned last."""
     witnesses = {
-        peer.card.card.origin: peer.card for peer in state.membership.everybody() if peer.card.card.role != "researcher"
+        peer.card.card.origin: peer.card for peer in state.parties.everybody() if peer.card.card.role != "researcher"
     }
     for cosigned in CosignedNotes(journal.db).of(state.origin):
         card = witnesses.get(cosigned.witness)

@@ -12,7 +12,7 @@ from broker_common.doctor.agency import party_of
 from broker_common.doctor.findings import Finding, of_error, ok, warning
 from broker_common.errors import BrokerError, PeerUnavailableError
 from broker_common.language import phrase
-from broker_common.membership.exchange import fetch_card
+from broker_common.parties.exchange import fetch_card
 from broker_common.rpc.channel import Peer, open_channel
 from broker_common.values import Clock
 

@@ -20,11 +20,11 @@ from broker_common.crypto.cards import (
 )
 from broker_common.crypto.certificates import Identity, Role
 from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError
-from broker_common.membership.registration import own_card, registered, renew
+from broker_common.parties.registration import own_card, registered, renew
 from broker_common.rpc.callers import caller
 from broker_common.rpc.status import calling
 from broker_common.storage.journal import Journal, StateT
-from broker_common.tlog.membership import peer_name
+from broker_common.tlog.parties import peer_name
 from broker_common.values import Clock
 
 Context = ServicerContext[object, object]
@@ -56,8 +56,8 @@ class CardExchange:
         """
         key = (caller.role, peer_name(caller))
         with self._journal.reading() as state:
-            known = registered(state.membership, *key)
-            own = own_card(state.membership)
+            known = registered(state.parties, *key)
+            own = own_card(state.parties)
         if known.card.signed != signed:
             try:
                 card = verify_successor(known.card, signed)

@@ -269,7 +269,7 @@ def log_signer(keyring: Keyring, origin: str, clock: Clock) -> Callable[[LogStat
     """Signer of a home's log: every honoured log key of its card, or the one there is before the first card."""
 
     def signer(state: LogState) -> NoteSigner:
-        card = state.membership.own
+        card = state.parties.own
         if card is None:
             return NoteSigner(origin, (keyring.only_signing(Purpose.LOG),))
         return NoteSigner(origin, keyring.every_signing(card, Purpose.LOG, max(clock(), state.time_ms)))

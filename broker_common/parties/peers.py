@@ -10,12 +10,12 @@ from broker_common.crypto.cards import (
 )
 from broker_common.crypto.certificates import PeerCertificate, Role
 from broker_common.crypto.signing import Purpose
-from broker_common.membership.registration import own_card, registered
+from broker_common.parties.registration import own_card, registered
 from broker_common.query.ticket import Researcher
 from broker_common.storage.journal import Journal, StateT
 from broker_common.tlog.cosignature import CosignatureVerifier
-from broker_common.tlog.membership import Membership, Registration, log_of, witness_of
 from broker_common.tlog.note import NoteVerifier
+from broker_common.tlog.parties import Parties, Registration, log_of, witness_of
 from broker_common.values import Clock
 
 # No key ends so late.
@@ -26,7 +26,7 @@ _NEVER_MS = 2**63
 class _Recognised:
     """Whom a node recognises by which keys, until its log or an end of a key changes that."""
 
-    membership: Membership
+    parties: Parties
     changes: int
     since_ms: int
     until_ms: int
@@ -34,22 +34,22 @@ class _Recognised:
     researchers: Mapping[str, Researcher]
 
     @classmethod
-    def at(cls, membership: Membership, now_ms: int) -> _Recognised:
-        ends = (key.until_ms for peer in membership.everybody() for key in peer.card.card.keys)
+    def at(cls, parties: Parties, now_ms: int) -> _Recognised:
+        ends = (key.until_ms for peer in parties.everybody() for key in peer.card.card.keys)
         return cls(
-            membership,
-            membership.changes,
+            parties,
+            parties.changes,
             now_ms,
             min((end_ms for end_ms in ends if end_ms > now_ms), default=_NEVER_MS),
-            tuple(membership.certificates(now_ms)),
+            tuple(parties.certificates(now_ms)),
             {
                 name: Researcher(name, tuple(peer.card.verify_keys(Purpose.TICKET, now_ms)), frozenset(peer.projects))
-                for name, peer in membership.peers("researcher").items()
+                for name, peer in parties.peers("researcher").items()
             },
         )
 
-    def holds(self, membership: Membership, now_ms: int) -> bool:
-        unchanged = membership is self.membership and membership.changes == self.changes
+    def holds(self, parties: Parties, now_ms: int) -> bool:
+        unchanged = parties is self.parties and parties.changes == self.changes
         return unchanged and self.since_ms <= now_ms < self.until_ms
 
 
@@ -63,12 +63,12 @@ class KnownPeers:
 
     def own(self) -> VerifiedCard:
         with self._journal.reading() as state:
-            return own_card(state.membership)
+            return own_card(state.parties)
 
     def own_log(self) -> NoteVerifier:
         """Verifies checkpoints of the node's own log, whenever they were signed."""
         with self._journal.reading() as state:
-            return NoteVerifier(own_card(state.membership).card.origin, state.membership.own_log_keys)
+            return NoteVerifier(own_card(state.parties).card.origin, state.parties.own_log_keys)
 
     def log(self, role: Role, name: str) -> NoteVerifier:
         """Verifies a peer's checkpoints. Raises NOT_REGISTERED."""
@@ -85,12 +85,12 @@ class KnownPeers:
     def card(self, role: Role, name: str) -> VerifiedCard:
         """A peer's card. Raises NOT_REGISTERED."""
         with self._journal.reading() as state:
-            return registered(state.membership, role, name).card
+            return registered(state.parties, role, name).card
 
     def agencies(self, role: Role) -> dict[str, VerifiedCard]:
         """The cards of the agencies of a role, by organisation."""
         with self._journal.reading() as state:
-            return {name: peer.card for name, peer in state.membership.peers(role).items()}
+            return {name: peer.card for name, peer in state.parties.peers(role).items()}
 
     def researchers(self) -> Mapping[str, Researcher]:
         """The registered researchers with the keys that are honoured now."""
@@ -98,11 +98,11 @@ class KnownPeers:
 
     def _recognised(self) -> _Recognised:
         with self._journal.reading() as state:
-            membership, now_ms, last = state.membership, self._clock(), self._last
-            if last is None or not last.holds(membership, now_ms):
-                last = self._last = _Recognised.at(membership, now_ms)
+            parties, now_ms, last = state.parties, self._clock(), self._last
+            if last is None or not last.holds(parties, now_ms):
+                last = self._last = _Recognised.at(parties, now_ms)
             return last
 
     def inboxes(self) -> dict[str, Registration]:
         with self._journal.reading() as state:
-            return {name: peer for name, peer in state.membership.peers("researcher").items() if peer.inbox}
+            return {name: peer for name, peer in state.parties.peers("researcher").items() if peer.inbox}

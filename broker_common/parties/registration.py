@@ -23,7 +23,7 @@ from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.storage.journal import Journal, StateT, Transaction
 from broker_common.tlog.entries import Announced, Entry, Registered, Revoked, encode_entry
-from broker_common.tlog.membership import Membership, Registration, peer_name
+from broker_common.tlog.parties import Parties, Registration, peer_name
 
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _BETWEEN_DIGITS = re.compile(r"[\s:-]")
@@ -68,21 +68,21 @@ def _typed(fingerprint: str) -> str:
     return digits
 
 
-def own_card(membership: Membership) -> VerifiedCard:
+def own_card(parties: Parties) -> VerifiedCard:
     """The node's own card.
 
     Raises:
         InvalidRequestError: CARD_MISSING.
     """
-    if membership.own is None:
+    if parties.own is None:
         raise InvalidRequestError("CARD_MISSING")
-    return membership.own
+    return parties.own
 
 
 def announce(journal: Journal[StateT], signed: SignedCard) -> None:
     """Log the node's own card; from here on its keys are the ones that are used."""
     with journal.transaction() as transaction:
-        own = transaction.state.membership.own
+        own = transaction.state.parties.own
         if own is not None:
             verify_successor(own, signed)
         transaction.append(Announced(card=signed))
@@ -104,7 +104,7 @@ def register(
     """
     identity = card.card.identity
     with journal.transaction() as transaction:
-        known = transaction.state.membership.peer(identity.role, peer_name(identity))
+        known = transaction.state.parties.peer(identity.role, peer_name(identity))
         note = ""
         if known is not None and known.card.signed != card.signed:
             try:
@@ -132,7 +132,7 @@ def renew(journal: Journal[StateT], card: VerifiedCard) -> Registration:
     """
     identity = card.card.identity
     with journal.transaction() as transaction:
-        known = registered(transaction.state.membership, identity.role, peer_name(identity))
+        known = registered(transaction.state.parties, identity.role, peer_name(identity))
         verify_successor(known.card, card.signed)
         event = Registered(card=card.signed, note="", projects=known.projects, inbox=known.inbox)
         return _append(transaction, event, identity)
@@ -141,7 +141,7 @@ def renew(journal: Journal[StateT], card: VerifiedCard) -> Registration:
 def _append(transaction: Transaction[StateT], event: Registered, identity: Identity) -> Registration:
     _verify_event(transaction.state, event)
     transaction.append(event)
-    return registered(transaction.state.membership, identity.role, peer_name(identity))
+    return registered(transaction.state.parties, identity.role, peer_name(identity))
 
 
 def _verify_event(state: StateT, event: Registered) -> None:
@@ -155,7 +155,7 @@ def _verify_event(state: StateT, event: Registered) -> None:
             problem="is empty, too long, or not text",
             remedy="Projects have 1 to 64 characters, a hundred of them at most; an inbox is HOST:PORT.",
         ) from error
-    trial = Membership.copy_of(state.membership)
+    trial = Parties.copy_of(state.parties)
     trial.register(event, state.role, state.origin)
 
 
@@ -166,17 +166,17 @@ def revoke(journal: Journal[StateT], role: Role, name: str, note: str) -> None:
         InvalidRequestError: NOT_REGISTERED.
     """
     with journal.transaction() as transaction:
-        registered(transaction.state.membership, role, name)
+        registered(transaction.state.parties, role, name)
         transaction.append(Revoked(role=role, name=name, note=note))
 
 
-def registered(membership: Membership, role: Role, name: str) -> Registration:
+def registered(parties: Parties, role: Role, name: str) -> Registration:
     """The registration of a peer.
 
     Raises:
         InvalidRequestError: NOT_REGISTERED.
     """
-    registration = membership.peer(role, name)
+    registration = parties.peer(role, name)
     if registration is None:
         raise InvalidRequestError("NOT_REGISTERED", party=f"{role} {name[:64]}")
     return registration

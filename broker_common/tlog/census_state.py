@@ -289,7 +289,7 @@ class CensusState(StoreState):
 
     def _own_key(self, entry: Entry, purpose: Purpose, key_id: str) -> VerifyKey:
         """The agency's own key of this name, which is honoured at the time of the entry."""
-        return key_named(self.membership.own_keys(purpose, entry.time_ms), key_id, subject=purpose.value)
+        return key_named(self.parties.own_keys(purpose, entry.time_ms), key_id, subject=purpose.value)
 
     def _charge(self, entry: Entry, event: Charged) -> None:
         policy = self.policy
@@ -298,8 +298,8 @@ class CensusState(StoreState):
         self._require(entry, not self.shut_down, "CHARGE_AFTER_SHUTDOWN")
         self._require(
             entry,
-            self.membership.peer("researcher", event.researcher) is not None
-            and self.membership.peer("health", event.health) is not None,
+            self.parties.peer("researcher", event.researcher) is not None
+            and self.parties.peer("health", event.health) is not None,
             "NOT_REGISTERED",
         )
         self._require(entry, event.load == self.load != "", "CHARGE_LOAD")

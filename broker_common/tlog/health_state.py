@@ -83,7 +83,7 @@ class HealthState(StoreState):
                 self._require(entry, event.ticket not in self.tickets, "TICKET_REPEATED")
                 self._require(entry, event.query not in self._ticket_of_query, "QUERY_REUSED")
                 self._require(entry, event.load == self.load != "", "LOAD")
-                self._require(entry, self.membership.peer("researcher", event.researcher) is not None, "NOT_REGISTERED")
+                self._require(entry, self.parties.peer("researcher", event.researcher) is not None, "NOT_REGISTERED")
                 self.tickets[event.ticket] = AcceptedTicket(event)
                 self.open_tickets[event.ticket] = None
                 self._ticket_of_query[event.query] = event.ticket
@@ -118,7 +118,7 @@ class HealthState(StoreState):
             refusal = parse_refusal(event.refusal.encode())
         except ValueError as error:
             self._refuse(entry, "REFUSAL_DIFFERS", str(error))
-        own, submission = self.membership.own, ticket.submission
+        own, submission = self.parties.own, ticket.submission
         agency = "" if own is None else own.card.organisation
         self._require(
             entry,

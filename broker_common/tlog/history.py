@@ -32,7 +32,7 @@ from broker_common.tlog.entries import (
     Slots,
     Submitted,
 )
-from broker_common.tlog.membership import peer_name
+from broker_common.tlog.parties import peer_name
 from broker_common.tlog.replay import LogState
 
 Kind: TypeAlias = Literal[
@@ -217,7 +217,7 @@ class History:
         self.happenings.append(Happening(entry.sequence, entry.time_ms, kind, details, note))
 
     def _take_peer(self, state: LogState, entry: Entry, signed: SignedCard, note: str) -> None:
-        registration = next(peer for peer in state.membership.everybody() if peer.card.signed == signed)
+        registration = next(peer for peer in state.parties.everybody() if peer.card.signed == signed)
         card = registration.card.card
         key = (card.role, peer_name(card.identity))
         before = self._known.get(key)
@@ -232,8 +232,8 @@ class History:
             self._note(entry, "key", {**details, "purposes": _new_keys(before, card)})
 
     def _take_own(self, state: LogState, entry: Entry) -> None:
-        assert state.membership.own is not None  # noqa: S101 - the entry was taken in
-        card, before = state.membership.own.card, self._own
+        assert state.parties.own is not None  # noqa: S101 - the entry was taken in
+        card, before = state.parties.own.card, self._own
         self._own, self.organisation = card, card.organisation
         if before is not None:
             details = {"role": card.role, "name": card.organisation, "serial": str(card.serial)}

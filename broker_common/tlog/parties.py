@@ -49,7 +49,7 @@ def peer_name(identity: Identity) -> str:
     return identity.name if identity.role == "researcher" else identity.organisation
 
 
-class Membership:
+class Parties:
     """One node's card and its peers. Every method that changes it checks first and raises InvalidRequestError."""
 
     def __init__(self, identity_key: VerifyKey) -> None:
@@ -65,7 +65,7 @@ class Membership:
         self.changes = 0
 
     @classmethod
-    def copy_of(cls, other: Membership) -> Membership:
+    def copy_of(cls, other: Parties) -> Parties:
         """One that can be changed without changing the other."""
         copy = cls(other._identity_key)
         copy.own, copy.own_log_keys = other.own, other.own_log_keys

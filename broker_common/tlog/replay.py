@@ -26,7 +26,7 @@ from broker_common.tlog.entries import (
     Revoked,
     Rostered,
 )
-from broker_common.tlog.membership import Membership
+from broker_common.tlog.parties import Parties
 from broker_common.tlog.rules import RULES
 
 FORMAT_VERSION = 8
@@ -63,7 +63,7 @@ class LogState(ABC):
         # Hex hash of the policy in force; empty before the first one, and always in a log that adopts none.
         self.policy_hash = ""
         # The owner of this log, and the parties that its node knows.
-        self.membership = Membership(identity_key)
+        self.parties = Parties(identity_key)
 
     def apply(self, entry: Entry) -> None:
         """Take in the next entry.
@@ -106,11 +106,11 @@ class LogState(ABC):
         try:
             match event:
                 case Announced():
-                    self.membership.announce(event, self.role, self.origin)
+                    self.parties.announce(event, self.role, self.origin)
                 case Registered():
-                    self.membership.register(event, self.role, self.origin)
+                    self.parties.register(event, self.role, self.origin)
                 case Revoked():
-                    self.membership.revoke(event)
+                    self.parties.revoke(event)
         except InvalidRequestError as error:
             code = "CARD_INVALID" if not isinstance(event, Revoked) else "NOT_REGISTERED"
             self._refuse(entry, code, error.text)
@@ -187,9 +187,7 @@ class StoreState(LogState):
         self._require(entry, self.format == event.format or event.dictionary == in_force, "DICTIONARY_NOT_ADOPTED")
         adoption = Adoption(version=event.version, dictionary=event.dictionary, document=event.document)
         try:
-            key = key_named(
-                self.membership.own_keys(Purpose.IDENTITY, entry.time_ms), event.key_id, subject="dictionary"
-            )
+            key = key_named(self.parties.own_keys(Purpose.IDENTITY, entry.time_ms), event.key_id, subject="dictionary")
             key.verify_text(adoption.statement, event.signature, purpose=Purpose.DICTIONARY)
         except InvalidRequestError as error:
             self._refuse(entry, "DICTIONARY_UNSIGNED", str(error))
@@ -225,5 +223,5 @@ class StoreState(LogState):
     def _may_have_rosters(self, health: str) -> bool:
         """A health log holds its own agency's rosters, a census log those of registered agencies."""
         if self.role == "health":
-            return self.membership.own is not None and self.membership.own.card.organisation == health
-        return self.membership.peer("health", health) is not None
+            return self.parties.own is not None and self.parties.own.card.organisation == health
+        return self.parties.peer("health", health) is not None

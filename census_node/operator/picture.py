@@ -73,7 +73,7 @@ def picture_of(state: CensusState, history: History, head: Head) -> Picture:
     policy, worst = state.policy, history.ceiling.units
     return Picture(
         origin=state.origin,
-        own_card=state.membership.own,
+        own_card=state.parties.own,
         policy=policy,
         policy_hash=state.policy_hash,
         release=state.release,
@@ -93,13 +93,13 @@ def picture_of(state: CensusState, history: History, head: Head) -> Picture:
         due_size=history.due_size,
         due_ms=history.due_ms,
         checkpoint=head.checkpoint,
-        witnessed=witnessed_by(state, head, state.membership.peers("health")),
+        witnessed=witnessed_by(state, head, state.parties.peers("health")),
         happenings=tuple(history.happenings),
         use=dict(history.use),
         points=tuple(history.points),
         certificates=certificates_of(state),
         rosters=dict(state.rosters),
-        health=frozenset(state.membership.peers("health")),
+        health=frozenset(state.parties.peers("health")),
     )
 
 

@@ -168,12 +168,12 @@ def _verify_still_good(state: CensusState, sample: AdmittedSample, now_ms: int) 
         raise RefusedError("BUSY", retry_seconds=_RETRY_SECONDS)
     if state.ticket_of_query(ticket.query_id.hex()) is not None:
         raise InvalidRequestError("TICKET_REUSED")
-    researcher = state.membership.peer("researcher", body.researcher_id)
+    researcher = state.parties.peer("researcher", body.researcher_id)
     if researcher is None:
         raise InvalidRequestError("UNKNOWN_RESEARCHER", researcher=body.researcher_id)
     if body.project_id not in researcher.projects:
         raise InvalidRequestError("UNKNOWN_PROJECT", project=body.project_id, researcher=body.researcher_id)
-    if state.membership.peer("health", sample.agency) is None:
+    if state.parties.peer("health", sample.agency) is None:
         raise InvalidRequestError("WRONG_ORGANISATION", subject="sample")
     ticket.verify_policy(state.policy.hash)
     ticket.verify_release(state.release)

@@ -227,7 +227,7 @@ class Rosters:
                 and not was_in_force(state.rosters, health, theirs[-1].number)
                 and (health, theirs[-1].number, state.load) in self._joined
                 and theirs[-1].linkage == state.linkage
-                and state.membership.peer("health", health) is not None
+                and state.parties.peer("health", health) is not None
             )
             if not is_ready:
                 return None
@@ -270,7 +270,7 @@ class Rosters:
                 linkage=state.linkage,
                 commitments=dict(state.commitments),
                 in_force=dict(state.rosters),
-                registered=frozenset(state.membership.peers("health")),
+                registered=frozenset(state.parties.peers("health")),
                 kept=RosterBook(self._journal.db).all(),
             )
 
@@ -297,7 +297,7 @@ def rosters_of(journal: Journal[CensusState]) -> list[tuple[KeptRoster, bool]]:
     """The rosters in force and staged, by agency, lost ones included; True for one in force."""
     with journal.reading() as state:
         kept, in_force = RosterBook(journal.db).all(), dict(state.rosters)
-        named = newest_and_in_force(kept, in_force, state.membership.peers("health"))
+        named = newest_and_in_force(kept, in_force, state.parties.peers("health"))
     return [(roster, was_in_force(in_force, roster.health, roster.number)) for roster in named]
 
 

@@ -88,7 +88,7 @@ def picture_of(state: HealthState, history: History, head: Head) -> Picture:
         due_size=state.size,
         due_ms=state.time_ms,
         checkpoint=head.checkpoint,
-        witnessed=witnessed_by(state, head, state.membership.peers("census")),
+        witnessed=witnessed_by(state, head, state.parties.peers("census")),
         happenings=tuple(history.happenings),
         use=dict(history.use),
         certificates=certificates_of(state),

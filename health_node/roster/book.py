@@ -15,7 +15,7 @@ from tripartite.v1 import roster_pb2
 
 from broker_common.crypto.commitments import SALT_BYTES, commit_roster, hash_bytes
 from broker_common.crypto.rosters import roster_hash
-from broker_common.membership.registration import own_card
+from broker_common.parties.registration import own_card
 from broker_common.storage.journal import Journal
 from broker_common.tlog.entries import Rostered
 from broker_common.tlog.health_state import HealthState
@@ -111,7 +111,7 @@ def number_roster(
         roster = SentRoster(load, number, salt, manifest.SerializeToString(deterministic=True))
         transaction.append(
             Rostered(
-                health=own_card(state.membership).card.organisation,
+                health=own_card(state.parties).card.organisation,
                 number=number,
                 linkage=linkage,
                 commitment=commitment.hex(),

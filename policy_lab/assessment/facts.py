@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from broker_common.membership.registration import own_card
+from broker_common.parties.registration import own_card
 from broker_common.privacy.policy import Policy, parse_policy
 from broker_common.storage.journal import Journal
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted, parse_entry
-from broker_common.tlog.membership import log_of, peer_name
 from broker_common.tlog.note import ED25519, NoteVerifier, claimed_by, key_hash, parse_note, vkeys
+from broker_common.tlog.parties import log_of, peer_name
 from broker_common.values import base64_text
 from census_node.assembly import CensusHome
 from census_node.operator.policy_commands import policy_in_force
@@ -97,7 +97,7 @@ def _adopted(journal: Journal[CensusState]) -> Iterator[Policy]:
 
 
 def _log(state: CensusState, highest: str, note: str, now_ms: int) -> Log:
-    own = own_card(state.membership)
+    own = own_card(state.parties)
     # A policy in force was adopted, by whose key the log says.
     assert state.adopted is not None  # noqa: S101 - see above
     return Log(
@@ -109,7 +109,7 @@ def _log(state: CensusState, highest: str, note: str, now_ms: int) -> Log:
         highest_belief=highest,
         parties=tuple(
             Party(card.card.role, peer_name(card.card.identity), card.fingerprint)
-            for card in (own, *(peer.card for peer in state.membership.everybody()))
+            for card in (own, *(peer.card for peer in state.parties.everybody()))
         ),
         checkpoint=_checkpoint(log_of(own, now_ms), note),
     )

@@ -24,7 +24,7 @@ from broker_common.crypto.cards import VerifiedCard
 from broker_common.crypto.certificates import Role, TlsCredentials
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError, PeerUnavailableError
-from broker_common.membership.exchange import fetch_card
+from broker_common.parties.exchange import fetch_card
 from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.dictionary_document import MAX_DOCUMENT_BYTES

@@ -9,7 +9,7 @@ from broker_common.crypto.cards import VerifiedCard, verify_successor
 from broker_common.crypto.certificates import Role
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
-from broker_common.membership.registration import read_card
+from broker_common.parties.registration import read_card
 from broker_common.storage.durable import exclusive, make_folder, replace_file
 from broker_common.tlog.cosignature import CosignatureVerifier
 from broker_common.tlog.note import NoteVerifier

@@ -38,7 +38,7 @@ from fakes.homes import address_of, set_limits
 
 from broker_common.errors import BrokerError
 from broker_common.storage.durable import replace_file
-from broker_common.tlog.membership import peer_name
+from broker_common.tlog.parties import peer_name
 from census_node.assembly import CensusHome
 from deploy.local import PROJECT
 from health_node.assembly import HealthHome

@@ -41,7 +41,7 @@ def _append(journal: Journal[CensusState], questions: int, numbers: Iterator[int
     units, tickets = price(LONG_LOG_SCALE), []
     with journal.transaction() as transaction:
         state = transaction.state
-        (researcher,), (health,) = state.membership.peers("researcher"), state.membership.peers("health")
+        (researcher,), (health,) = state.parties.peers("researcher"), state.parties.peers("health")
         if health not in state.rosters:
             rostered = Rostered(
                 health=health, number=1, linkage=state.linkage, commitment=hash_of(0), manifest=hash_of(1)
@@ -63,7 +63,7 @@ def _append(journal: Journal[CensusState], questions: int, numbers: Iterator[int
                     units=units,
                     question="all",
                     researcher=researcher,
-                    project=next(iter(state.membership.peers("researcher")[researcher].projects)),
+                    project=next(iter(state.parties.peers("researcher")[researcher].projects)),
                     health=health,
                     load=state.load,
                     roster=state.rosters[health].number,

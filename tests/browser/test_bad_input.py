@@ -55,7 +55,7 @@ def plant_at_the_census(home: CensusHome) -> None:
         shut_down(journal, TEXT, home.private_operator_key())
         reopen(journal, TEXT, home.private_operator_key())
         with journal.transaction() as transaction:
-            (peer,) = transaction.state.membership.peers("researcher").values()
+            (peer,) = transaction.state.parties.peers("researcher").values()
             transaction.append(Registered(card=peer.card.signed, note="", projects=(TEXT,), inbox=""))
             transaction.append(renamed(transaction.state))
     before = home.read(lambda state: state.policy)
@@ -70,7 +70,7 @@ def plant_at_the_health_agency(home: HealthHome) -> None:
     """The same there, with a refusal whose code is a script."""
     with home.journal() as journal, journal.transaction() as transaction:
         transaction.append(renamed(transaction.state))
-        (researcher,) = transaction.state.membership.peers("researcher")
+        (researcher,) = transaction.state.parties.peers("researcher")
         load = transaction.state.load
         transaction.append(submitted(1, researcher=researcher, project=TEXT, load=load))
         transaction.append(Refused(ticket=hash_of(1), code=TEXT))

@@ -42,8 +42,8 @@ from broker_common.tlog.entries import (
     Slots,
     Submitted,
 )
-from broker_common.tlog.membership import peer_name
 from broker_common.tlog.note import NoteSigner
+from broker_common.tlog.parties import peer_name
 from broker_common.tlog.replay import FORMAT_VERSION, LogState
 
 StateT = TypeVar("StateT", bound=LogState)
@@ -347,11 +347,11 @@ def submitted(number: int, **changes: Any) -> Submitted:
 
 def contents(state: LogState) -> dict[str, Any]:
     """Everything that a state holds, as values that can be compared."""
-    membership = state.membership
-    plain = copy.deepcopy({name: value for name, value in vars(state).items() if name != "membership"})
+    parties = state.parties
+    plain = copy.deepcopy({name: value for name, value in vars(state).items() if name != "parties"})
     return plain | {
-        "root": membership._identity_key,
-        "own": membership.own and membership.own.signed,
-        "peers": {name: (peer.card.signed, peer.projects, peer.inbox) for name, peer in membership._peers.items()},
-        "owners": dict(membership._owners),
+        "root": parties._identity_key,
+        "own": parties.own and parties.own.signed,
+        "peers": {name: (peer.card.signed, peer.projects, peer.inbox) for name, peer in parties._peers.items()},
+        "owners": dict(parties._owners),
     }

@@ -49,8 +49,8 @@ from broker_common.crypto.sampling import WHOLE_MILLIONTHS, SamplingKey
 from broker_common.crypto.sealing import SealingKey, UnsealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import BrokerError, PeerUnavailableError
-from broker_common.membership.peers import KnownPeers
-from broker_common.membership.registration import announce, register
+from broker_common.parties.peers import KnownPeers
+from broker_common.parties.registration import announce, register
 from broker_common.privacy.accounting import cap_units, default_scales, param_of, parse_max_belief, price
 from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.privacy.policy import Policy, parse_policy
@@ -317,7 +317,7 @@ class World:
         party = self.parties[own]
 
         def signer(state: LogState) -> NoteSigner:
-            card, now_ms = state.membership.own, max(clock(), state.time_ms)
+            card, now_ms = state.parties.own, max(clock(), state.time_ms)
             public = (party.card if card is None else card).verify_keys(Purpose.LOG, now_ms)
             return NoteSigner(party.card.card.origin, tuple(party.private(key.to_text(), SigningKey) for key in public))
 

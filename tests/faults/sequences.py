@@ -166,7 +166,7 @@ def _party_of(chance: random.Random) -> str:
     return chance.choices(("census", "health", "researcher-1", "researcher-2"), (4, 4, 2, 1))[0]
 
 
-def _membership(chance: random.Random) -> dict[str, Any]:
+def _peer_of_agency(chance: random.Random) -> dict[str, Any]:
     at = chance.choice(AGENCIES)
     whom = chance.choices((*RESEARCHERS, "health" if at == "census" else "census"), (2, 4, 1))[0]
     return {"at": at, "whom": whom}
@@ -208,8 +208,8 @@ _KINDS: tuple[tuple[str, int, _Maker], ...] = (
     ("adopt", 5, _policy),
     ("shut_down", 1, lambda _: {}),
     ("reopen", 3, lambda _: {}),
-    ("revoke", 2, _membership),
-    ("register", 3, lambda chance: _membership(chance) | {"replace": chance.random() < 0.5}),
+    ("revoke", 2, _peer_of_agency),
+    ("register", 3, lambda chance: _peer_of_agency(chance) | {"replace": chance.random() < 0.5}),
     ("rotate", 4, _rotation),
     ("hand_over_cards", 4, lambda _: {}),
     ("meet", 2, lambda chance: {"who": chance.choice(RESEARCHERS)}),

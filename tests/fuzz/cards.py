@@ -32,8 +32,8 @@ from broker_common.crypto.cards import (
 from broker_common.crypto.certificates import PeerCertificate, TlsCredentials
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import BrokerError
-from broker_common.membership.exchange import parse_newer_card
-from broker_common.membership.registration import read_card
+from broker_common.parties.exchange import parse_newer_card
+from broker_common.parties.registration import read_card
 from broker_common.tlog.entries import MAX_ENTRY_BYTES, Entry, Registered, encode_entry
 from researcher_node.trust.cards import Trust
 

@@ -245,7 +245,7 @@ def _check_census(state: LogState, data: bytes) -> None:
     require(state.size == len(data.split(b"\n")) + len(_known(state)) - 1, "every entry is taken in")
     require(state.shut_down or state.must_shut_down or state.anything_fits == bool(state.policy), "the cap holds")
     require(not state.shut_down or not state.must_shut_down, "a shutdown comes once")
-    _check_membership(state)
+    _check_parties(state)
     require(
         state.charged_units == sum(ticket.charge.units for ticket in state.tickets.values()),
         "the total is the sum of the charges",
@@ -256,18 +256,18 @@ def _check_census(state: LogState, data: bytes) -> None:
     require(max([-1, *state.open_slots, *spent]) < state.next_slot, "what is open or spent was committed to")
 
 
-def _check_membership(state: LogState) -> None:
-    own = state.membership.own
+def _check_parties(state: LogState) -> None:
+    own = state.parties.own
     require(own is not None and own.card.origin == state.origin, "a log is of the node whose card it holds")
-    certificates = state.membership.certificates(0)
+    certificates = state.parties.certificates(0)
     require(len({each.subject for each in certificates}) == len(certificates), "no certificate hides another")
-    for peer in state.membership.everybody():
+    for peer in state.parties.everybody():
         require(peer.card.card.role != state.role, "a node knows none of its own role")
 
 
 def _check_health(state: LogState, data: bytes) -> None:
     require(state.size == len(data.split(b"\n")) + len(_known(state)) - 1, "every entry is taken in")
-    _check_membership(state)
+    _check_parties(state)
 
 
 def _peers(own: Party, start: int, policy: str = "") -> list[bytes]:

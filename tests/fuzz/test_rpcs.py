@@ -379,7 +379,7 @@ async def test_mutated_cards_are_refused_or_follow_the_one_before(
         wire.append(card_service_pb2.ExchangeRequest(card=card).SerializeToString())
     async with undisturbed(world, caplog) as nodes:
         heard = await all_said(nodes, role, OTHER, method, wire)
-        registration = world.census.journal.state.membership.peer("researcher", OTHER.name)
+        registration = world.census.journal.state.parties.peer("researcher", OTHER.name)
     assert heard[0] == "OK"
     assert set(heard) <= CALLERS_FAULT | {"OK"}
     assert "MALFORMED_MESSAGE" in heard

@@ -15,7 +15,7 @@ from integration.loopback import Loopback
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No call is given up: on a busy machine that would fail a test, and no test may pass because a call was given up."""
     for limit in (
-        "broker_common.membership.exchange._TIMEOUT_SECONDS",
+        "broker_common.parties.exchange._TIMEOUT_SECONDS",
         "census_node.release.delivery._TIMEOUT_SECONDS",
         "census_node.release.delivery._VISIT_SECONDS",
         "health_node.census_link._POLICY_TIMEOUT_SECONDS",

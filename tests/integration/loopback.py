@@ -31,8 +31,8 @@ from broker_common.crypto.certificates import (
     server_name,
 )
 from broker_common.crypto.signing import Purpose
-from broker_common.membership.exchange import CardExchange, CardService
-from broker_common.membership.registration import renew
+from broker_common.parties.exchange import CardExchange, CardService
+from broker_common.parties.registration import renew
 from broker_common.rpc.channel import Peer, open_channel
 from broker_common.rpc.server import NodeServer, StopSignal
 from broker_common.rpc.status import broker_error

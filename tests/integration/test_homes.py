@@ -37,8 +37,8 @@ from broker_common.errors import (
     PeerUnavailableError,
     RefusedError,
 )
-from broker_common.membership.exchange import fetch_card
-from broker_common.membership.registration import read_card
+from broker_common.parties.exchange import fetch_card
+from broker_common.parties.registration import read_card
 from broker_common.privacy.accounting import price
 from broker_common.rpc.channel import Peer, open_channel
 from broker_common.rpc.status import calling, trailing_metadata

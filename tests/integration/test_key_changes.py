@@ -19,8 +19,8 @@ from broker_common.crypto.certificates import PeerCertificate, Role, credentials
 from broker_common.crypto.sealing import SealingKey, UnsealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
-from broker_common.membership import keyring
-from broker_common.membership.keyring import Keyring
+from broker_common.parties import keyring
+from broker_common.parties.keyring import Keyring
 from broker_common.rpc.signed_documents import adoption_from_wire, adoption_to_wire
 from broker_common.storage.clock import system_clock
 from broker_common.storage.home import Home

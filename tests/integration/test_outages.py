@@ -24,8 +24,8 @@ from process.secured import made as made_certificate
 
 from broker_common.dashboard.log_picture import Problem, Witnessed, disk_problems, time_problems
 from broker_common.language import language
-from broker_common.membership import keyring
 from broker_common.monitoring import Monitor
+from broker_common.parties import keyring
 from broker_common.storage.clock import system_clock
 from census_node.assembly import CensusHome
 from census_node.operator.dashboard import CensusDashboard

@@ -110,8 +110,8 @@ class LyingHealth:
     def __init__(self, deployment: Deployment) -> None:
         self._home = HealthHome(deployment.home("health"))
         with self._home.journal() as journal, journal.reading() as state:
-            registration = state.membership.peer("census", self._home.config.census.organisation)
-            own = state.membership.own
+            registration = state.parties.peer("census", self._home.config.census.organisation)
+            own = state.parties.own
         assert registration is not None
         assert own is not None
         self._census, self._own_card = registration.card, own

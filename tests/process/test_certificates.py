@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fakes.deployment import FRENCH, Deployment, run_here, wait_until
 
-from broker_common.membership import keyring
+from broker_common.parties import keyring
 from deploy.local import Plan, lay_out
 
 pytestmark = pytest.mark.process

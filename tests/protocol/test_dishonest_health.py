@@ -21,7 +21,7 @@ from tripartite.v1 import log_service_pb2
 from broker_common.crypto.certificates import Identity
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InternalError, InvalidRequestError, PeerUnavailableError
-from broker_common.membership.registration import revoke
+from broker_common.parties.registration import revoke
 from broker_common.rpc.callers import set_caller
 from broker_common.storage.witnessing import CosignedNotes
 from broker_common.tlog.cosignature import MOST_SKEW_MS, Cosigner

@@ -43,7 +43,7 @@ from broker_common.errors import (
     RefusedError,
     StateUnknownError,
 )
-from broker_common.membership.registration import revoke
+from broker_common.parties.registration import revoke
 from broker_common.query.refusal import parse_refusal
 from broker_common.rpc.callers import set_caller
 from broker_common.rpc.server import StopSignal

@@ -26,7 +26,7 @@ from broker_common.crypto.commitments import SlotSecret, answer_salt, commit_act
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.crypto.sample_bits import SampleBits
 from broker_common.errors import BrokerError, InternalError, RefusedError, StateUnknownError
-from broker_common.membership.registration import register, registered, revoke
+from broker_common.parties.registration import register, registered, revoke
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.entries import Released
 from broker_common.values import NoisyCounts
@@ -257,7 +257,7 @@ def no_researcher(world: World) -> None:
 def no_project(world: World) -> None:
     """The operator takes the project away from the researcher."""
     with world.census.journal.reading() as state:
-        known = registered(state.membership, "researcher", RESEARCHER)
+        known = registered(state.parties, "researcher", RESEARCHER)
     register(world.census.journal, known.card, projects=["another"])
 
 

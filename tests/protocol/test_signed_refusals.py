@@ -13,7 +13,7 @@ from tripartite.v1 import census_service_pb2, sample_pb2
 
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.errors import BrokerError, InternalError
-from broker_common.membership.registration import revoke
+from broker_common.parties.registration import revoke
 from broker_common.query.refusal import Refusal, parse_refusal
 from broker_common.rpc.server import StopSignal
 from census_node.config import LimitConfig

@@ -20,7 +20,7 @@ from tripartite.v1 import log_service_pb2
 
 from broker_common.crypto.certificates import Identity
 from broker_common.errors import PeerUnavailableError, RefusedError
-from broker_common.membership.registration import announce, renew
+from broker_common.parties.registration import announce, renew
 from broker_common.storage.journal import Transaction
 from broker_common.storage.witnessing import WitnessStore
 from broker_common.tlog.census_state import CensusState

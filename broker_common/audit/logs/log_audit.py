@@ -17,14 +17,14 @@ from broker_common.audit.findings import Findings, Report
 from broker_common.audit.home import AuditorHome, Trust
 from broker_common.audit.logs.disk_backed import DiskBackedTimes
 from broker_common.audit.logs.log_files import LogFiles
-from broker_common.audit.logs.signers import CheckedNote, NoteChecker, NoteError, Parties
+from broker_common.audit.logs.signers import CheckedNote, NoteChecker, NoteError, PartyHistory
 from broker_common.crypto.cards import VerifiedCard
 from broker_common.crypto.certificates import Role
 from broker_common.language import phrase
 from broker_common.tlog.cosignature import MOST_SKEW_MS, CosignatureVerifier
 from broker_common.tlog.entries import Entry, parse_entry
-from broker_common.tlog.membership import peer_name
 from broker_common.tlog.note import Checkpoint, parse_checkpoint
+from broker_common.tlog.parties import peer_name
 from broker_common.tlog.replay import LogState, ReplayError
 
 # Instead of an agency's name: any that the auditor trusts.
@@ -42,7 +42,7 @@ class LogAudit(Generic[StateT]):
         self.role = role
         self.state = state
         self.files = LogFiles(role, part, findings)
-        self.parties = Parties()
+        self.parties = PartyHistory()
         self.notes = NoteChecker()
         # The time of every entry that was folded in.
         self.times = DiskBackedTimes()
@@ -102,7 +102,7 @@ class LogAudit(Generic[StateT]):
             self._findings.problem(error.code, self.role, index, error.detail)
             return False
         self.times.append(entry.time_ms)
-        card = self.parties.learn(entry, self.state.membership)
+        card = self.parties.learn(entry, self.state.parties)
         if card is not None:
             self._judge(index, card)
         take(entry)

@@ -188,7 +188,7 @@ class _Fold:
             return Verdict.UNTOLD
         held = {"BUDGET_EXHAUSTED": told.in_hand, "QUOTA_REACHED": told.own_in_hand}.get(refusal.code, 0)
         # Samples of other agencies hold their price as well, and stand in logs that are not here.
-        is_alone = len(state.membership.peers("health")) <= 1
+        is_alone = len(state.parties.peers("health")) <= 1
         if held and (not is_alone or rule(refusal, state, _Held(held, price(self._dearest or 1)))):
             return Verdict.UNTOLD
         is_held_by_others = not is_alone and refusal.code in {"BUDGET_EXHAUSTED", "QUOTA_REACHED"}
@@ -242,11 +242,11 @@ def _is_other_scale(refusal: Refusal, state: CensusState, _held: _Held) -> bool:
 
 
 def _is_unknown(refusal: Refusal, state: CensusState, _held: _Held) -> bool:
-    return state.membership.peer("researcher", refusal.researcher) is None
+    return state.parties.peer("researcher", refusal.researcher) is None
 
 
 def _is_unknown_project(refusal: Refusal, state: CensusState, _held: _Held) -> bool:
-    researcher = state.membership.peer("researcher", refusal.researcher)
+    researcher = state.parties.peer("researcher", refusal.researcher)
     return researcher is not None and refusal.project not in researcher.projects
 
 

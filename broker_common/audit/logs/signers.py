@@ -5,8 +5,8 @@ that stands in an entry was signed before it, and after the last entry that it c
 announced by then and had not ended when that last entry was made. Every signature line is explained by such a key, or it
 is a problem: nothing in an export is without meaning.
 
-`Parties` keeps what a log says of keys and peers beyond an end: a receipt or a note may be older than the card that replaced a
-key, or than a revocation.
+`PartyHistory` keeps what a log says of keys and peers beyond an end: a receipt or a note may be older than the card that
+replaced a key, or than a revocation.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.errors import InvalidRequestError
 from broker_common.tlog.cosignature import CosignatureVerifier
 from broker_common.tlog.entries import Announced, Entry, Registered, Revoked
-from broker_common.tlog.membership import Membership
 from broker_common.tlog.note import KEY_HASH_BYTES, Checkpoint, NoteVerifier, key_hash, parse_note
+from broker_common.tlog.parties import Parties
 
 # Later than any time on a card.
 _NEVER = 2**63
@@ -171,7 +171,7 @@ class KnownResearcher:
         return [] if self.card is None else self.card.verify_keys(Purpose.TICKET, time_ms)
 
 
-class Parties:
+class PartyHistory:
     """Everybody whom one log names."""
 
     def __init__(self) -> None:
@@ -180,14 +180,14 @@ class Parties:
         # For each name: the entries at which its card changed, and the cards. Cards change rarely.
         self._researchers: dict[str, tuple[list[int], list[KnownResearcher]]] = {}
 
-    def learn(self, entry: Entry, membership: Membership) -> VerifiedCard | None:
+    def learn(self, entry: Entry, parties: Parties) -> VerifiedCard | None:
         """Take in an entry that was applied; gives the card of a peer that it registers."""
         match entry.event:
             case Announced():
-                if membership.own is not None:
-                    self.own.learn(membership.own, entry.time_ms)
+                if parties.own is not None:
+                    self.own.learn(parties.own, entry.time_ms)
             case Registered(card=signed):
-                for peer in membership.everybody():
+                for peer in parties.everybody():
                     if peer.card.signed == signed:
                         self._register(entry, peer.card, frozenset(peer.projects))
                         return peer.card

@@ -40,9 +40,9 @@ from broker_common.crypto.sampling import WHOLE_MILLIONTHS, SamplingKey
 from broker_common.crypto.sealing import UnsealingKey, roster_info
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import BrokerError
-from broker_common.membership.peers import KnownPeers
-from broker_common.membership.registration import announce, register
 from broker_common.monitoring import Monitor
+from broker_common.parties.peers import KnownPeers
+from broker_common.parties.registration import announce, register
 from broker_common.privacy.accounting import price
 from broker_common.privacy.policy import Policy
 from broker_common.query.canonical import canonical_bytes

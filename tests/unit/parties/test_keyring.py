@@ -9,7 +9,7 @@ import pytest
 from broker_common.crypto.cards import SAMPLING
 from broker_common.crypto.sampling import SamplingKey
 from broker_common.crypto.secret import secret_text
-from broker_common.membership.keyring import Keyring
+from broker_common.parties.keyring import Keyring
 from broker_common.storage.home import Home
 
 REFERENCE = "file:sampling.key"

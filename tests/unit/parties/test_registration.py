@@ -21,9 +21,9 @@ from broker_common.crypto.cards import MAX_CARD_BYTES, TLS, Identifier, LogName,
 from broker_common.crypto.certificates import Identity
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InternalError, InvalidRequestError
-from broker_common.membership.exchange import CardExchange
-from broker_common.membership.peers import KnownPeers
-from broker_common.membership.registration import announce, own_card, read_card, register, registered, renew, revoke
+from broker_common.parties.exchange import CardExchange
+from broker_common.parties.peers import KnownPeers
+from broker_common.parties.registration import announce, own_card, read_card, register, registered, renew, revoke
 from broker_common.query.ticket import Researcher
 from broker_common.storage.journal import Journal
 from broker_common.tlog.census_state import CensusState
@@ -204,7 +204,7 @@ def test_a_log_without_a_card_knows_nobody_and_is_nobody(path: Path, clock: Fake
         assert known.certificates() == ()
         assert (known.researchers(), known.inboxes(), known.agencies("health")) == ({}, {}, {})
         with empty.reading() as state:
-            assert code_of(lambda: own_card(state.membership)) == "CARD_MISSING"
+            assert code_of(lambda: own_card(state.parties)) == "CARD_MISSING"
 
 
 def test_a_newer_card_of_our_own_takes_the_place_of_the_one_before(journal: Journal[CensusState]) -> None:
@@ -241,7 +241,7 @@ def test_registering_is_an_entry_of_the_log(journal: Journal[CensusState]) -> No
     )
     assert (said.card.signed, said.projects, said.inbox) == (BOB.card.signed, ("one", "two"), "127.0.0.1:2")
     with journal.reading() as state:
-        assert registered(state.membership, "researcher", "bob").card.signed == BOB.card.signed
+        assert registered(state.parties, "researcher", "bob").card.signed == BOB.card.signed
 
 
 def test_what_is_not_said_of_a_known_peer_stays_as_it_was(journal: Journal[CensusState], alice: Party) -> None:
@@ -309,7 +309,7 @@ def test_revoking_is_an_entry_of_the_log(journal: Journal[CensusState]) -> None:
     revoke(journal, "researcher", "alice", "the study is over")
     assert events(journal)[-1] == Revoked(role="researcher", name="alice", note="the study is over")
     with journal.reading() as state:
-        assert code_of(lambda: registered(state.membership, "researcher", "alice")) == "NOT_REGISTERED"
+        assert code_of(lambda: registered(state.parties, "researcher", "alice")) == "NOT_REGISTERED"
     with unchanged(journal):
         for role, name in (("researcher", "alice"), ("health", "alice"), ("census", "census-ca"), ("health", "x")):
             assert code_of(lambda: revoke(journal, role, name, "again")) == "NOT_REGISTERED"  # type: ignore[arg-type]  # noqa: B023 - a role, called here
@@ -342,7 +342,7 @@ def test_a_newer_card_is_taken_from_whoever_it_belongs_to(journal: Journal[Censu
     health = HEALTH.copy()
     exchange(journal, HEALTH.identity, health.renew("manifest").signed)
     with journal.reading() as state:
-        assert registered(state.membership, "health", "health-on").card.signed == health.card.signed
+        assert registered(state.parties, "health", "health-on").card.signed == health.card.signed
 
 
 def test_an_older_card_changes_nothing_and_is_answered(journal: Journal[CensusState], alice: Party) -> None:

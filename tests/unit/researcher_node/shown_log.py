@@ -30,7 +30,7 @@ from broker_common.crypto.commitments import SlotSecret, commit_answer, commit_s
 from broker_common.crypto.sealing import SealingKey, UnsealingKey, answer_info
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import BrokerError
-from broker_common.membership.exchange import CardService
+from broker_common.parties.exchange import CardService
 from broker_common.privacy.accounting import price
 from broker_common.privacy.table_laplace import margin
 from broker_common.query.answer import pad_answer

@@ -32,7 +32,7 @@ from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Announced, Entry, Event, Registered, Revoked, encode_entry, parse_entry
 from broker_common.tlog.health_state import HealthState
-from broker_common.tlog.membership import Membership, peer_name
+from broker_common.tlog.parties import Parties, peer_name
 from broker_common.tlog.replay import LogState, ReplayError, replay
 
 BOB = Party(Identity("university", "researcher", "bob"))
@@ -89,11 +89,11 @@ def test_the_first_card_is_signed_by_the_root(role: str) -> None:
     """Which the node's configuration names: nobody else begins its log."""
     own = OWN[role]
     state = state_after(role, opened(role), announced(own))
-    assert state.membership.own is not None
-    assert state.membership.own.signed == own.card.signed
+    assert state.parties.own is not None
+    assert state.parties.own.signed == own.card.signed
     begun = state_after(role, opened(role))
     assert refusal(begun, announced(stranger(own))) == "CARD_INVALID"
-    assert begun.membership.own is None
+    assert begun.parties.own is None
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -121,8 +121,8 @@ def test_later_cards_follow_the_one_before(role: str) -> None:
     for purpose in ("log", TLS, IDENTITY, "log"):
         own.renew(purpose)
         state.apply(entry_after(state, announced(own)))
-        assert state.membership.own is not None
-        assert state.membership.own.signed == own.card.signed
+        assert state.parties.own is not None
+        assert state.parties.own.signed == own.card.signed
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -324,7 +324,7 @@ def test_the_name_of_a_log_is_its_first_owners_for_ever() -> None:
 def test_researchers_have_no_log_and_share_nothing() -> None:
     """Any number of them: an empty name belongs to nobody."""
     state = state_after("census", *beginning(), registered(BOB))
-    assert list(state.membership.peers("researcher")) == ["alice", "bob"]
+    assert list(state.parties.peers("researcher")) == ["alice", "bob"]
     named = BOB.changed(origin="bob.test/log")
     assert refusal(state_after("census", *beginning()), card_of(named)) == "CARD_INVALID"
 
@@ -334,21 +334,21 @@ def test_a_peer_is_known_from_its_entry_until_it_is_revoked(role: str) -> None:
     """It is known by its name, with studies and inbox, and its certificate is recognised for as long."""
     state = state_after(role, *beginning(role))
     (certificate,) = BOB.card.certificates(0)
-    assert state.membership.peer("researcher", "bob") is None
+    assert state.parties.peer("researcher", "bob") is None
     state.apply(entry_after(state, registered(BOB, projects=("one", "two"), inbox="127.0.0.1:1")))
-    peer = state.membership.peer("researcher", "bob")
+    peer = state.parties.peer("researcher", "bob")
     assert peer is not None
     assert (peer.card.signed, peer.projects, peer.inbox) == (BOB.card.signed, ("one", "two"), "127.0.0.1:1")
-    assert certificate in state.membership.certificates(0)
-    assert list(state.membership.peers("researcher")) == ["alice", "bob"]
+    assert certificate in state.parties.certificates(0)
+    assert list(state.parties.peers("researcher")) == ["alice", "bob"]
     state.apply(entry_after(state, revoked(BOB)))
-    assert state.membership.peer("researcher", "bob") is None
-    assert certificate not in state.membership.certificates(0)
-    assert list(state.membership.peers("researcher")) == ["alice"]
+    assert state.parties.peer("researcher", "bob") is None
+    assert certificate not in state.parties.certificates(0)
+    assert list(state.parties.peers("researcher")) == ["alice"]
     # Everybody else is as before, and who was revoked may come back.
-    assert len(state.membership.everybody()) == 2
+    assert len(state.parties.everybody()) == 2
     state.apply(entry_after(state, registered(BOB)))
-    assert list(state.membership.peers("researcher")) == ["alice", "bob"]
+    assert list(state.parties.peers("researcher")) == ["alice", "bob"]
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -357,18 +357,18 @@ def test_a_peer_has_one_card_at_a_time(role: str) -> None:
     alice = ALICE.copy()
     old = ALICE.card.certificates(0)
     state = state_after(role, *beginning(role))
-    assert set(old) <= set(state.membership.certificates(0))
+    assert set(old) <= set(state.parties.certificates(0))
     newer = stranger(ALICE)
     state.apply(entry_after(state, registered(newer, projects=("other",), note="a lost laptop")))
-    peer = state.membership.peer("researcher", "alice")
+    peer = state.parties.peer("researcher", "alice")
     assert peer is not None
     assert (peer.card.signed, peer.projects) == (newer.card.signed, ("other",))
-    assert not set(old) & set(state.membership.certificates(0))
+    assert not set(old) & set(state.parties.certificates(0))
     # Which card an operator puts into the place of another is for the operator to say: the log tells it, and why.
     alice.renew("ticket")
     assert refusal(state, registered(alice)) == "CARD_INVALID"
     state.apply(entry_after(state, registered(alice, note="it was found")))
-    assert set(old) <= set(state.membership.certificates(0))
+    assert set(old) <= set(state.parties.certificates(0))
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -379,7 +379,7 @@ def test_a_peer_is_entered_again_as_often_as_its_operator_says(role: str) -> Non
     for purpose in ("ticket", TLS, IDENTITY, "ticket"):
         alice.renew(purpose)
         state.apply(entry_after(state, registered(alice)))
-        peer = state.membership.peer("researcher", "alice")
+        peer = state.parties.peer("researcher", "alice")
         assert peer is not None
         assert (peer.card.signed, peer.projects, peer.inbox) == (alice.card.signed, (), "")
 
@@ -391,7 +391,7 @@ def test_a_card_may_take_the_place_of_its_own_subject() -> None:
     renewed = ALICE.copy()
     renewed.renew(TLS)
     state.apply(entry_after(state, registered(renewed)))
-    assert len(state.membership.certificates(0)) == 3
+    assert len(state.parties.certificates(0)) == 3
 
 
 def test_a_subject_is_free_again_when_its_party_is_gone() -> None:
@@ -416,11 +416,11 @@ def test_agencies_are_known_by_organisation_and_researchers_by_id() -> None:
     second = Party(Identity("health-on", "health", "other"), "other.test/log")
     moved = registered(second, note="another machine")
     state = state_after("census", *beginning(), moved, registered(OTHER_HEALTH), registered(BOB))
-    assert list(state.membership.peers("health")) == ["health-on", "health-qc"]
-    peer = state.membership.peer("health", "health-on")
+    assert list(state.parties.peers("health")) == ["health-on", "health-qc"]
+    peer = state.parties.peer("health", "health-on")
     assert peer is not None
     assert peer.card.signed == second.card.signed
-    assert list(state.membership.peers("researcher")) == ["alice", "bob"]
+    assert list(state.parties.peers("researcher")) == ["alice", "bob"]
 
 
 def test_certificates_are_recognised_until_their_time_is_over() -> None:
@@ -429,16 +429,16 @@ def test_certificates_are_recognised_until_their_time_is_over() -> None:
     (old,) = alice.card.certificates(0)
     alice.renew(TLS, until_ms=LATER)
     state = state_after("census", opened(), announced(), registered(alice))
-    assert old in state.membership.certificates(LATER - 1)
-    assert old not in state.membership.certificates(LATER)
-    assert len(state.membership.certificates(LATER)) == 1
+    assert old in state.parties.certificates(LATER - 1)
+    assert old not in state.parties.certificates(LATER)
+    assert len(state.parties.certificates(LATER)) == 1
 
 
 def test_a_copy_goes_its_own_way() -> None:
     """Changes on a copy do not affect the original."""
     state = state_after("census", *beginning())
     before = contents(state)
-    copy = Membership.copy_of(state.membership)
+    copy = Parties.copy_of(state.parties)
     copy.register(registered(BOB), "census", ORIGIN)
     copy.register(registered(OTHER_HEALTH), "census", ORIGIN)
     copy.revoke(revoked(ALICE))
@@ -460,4 +460,4 @@ def test_who_is_known_follows_from_the_bytes_of_the_log(role: str) -> None:
         state.apply(log[-1])
     again = replay([parse_entry(encode_entry(entry)) for entry in log], fresh(role))
     assert contents(again) == contents(state)
-    assert [peer.card.card.name for peer in again.membership.everybody()] == ["node", "alice"]
+    assert [peer.card.card.name for peer in again.parties.everybody()] == ["node", "alice"]
