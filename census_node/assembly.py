@@ -13,22 +13,21 @@ from grpc import aio
 from tripartite.v1 import card_service_pb2_grpc, census_service_pb2_grpc, log_service_pb2_grpc
 
 from broker_common.agency.home import AgencyHome
-from broker_common.agency.linkage import LinkageKeys, NextKey, RelinkReport
+from broker_common.agency.linkage import NextKey, RelinkReport
 from broker_common.crypto.cards import VerifiedCard
-from broker_common.crypto.certificates import TlsCredentials
 from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.dashboard.beside import dashboard_beside, watch_certificates
 from broker_common.errors import InternalError
 from broker_common.monitoring import Monitor
 from broker_common.parties.exchange import CardExchange, CardService
-from broker_common.parties.keyring import Keyring, log_signer
+from broker_common.parties.keyring import log_signer
 from broker_common.parties.peers import KnownPeers
 from broker_common.parties.registration import own_card
 from broker_common.privacy.report import Charges
 from broker_common.query.dictionary import Dictionary
 from broker_common.rpc.channel import Peer
-from broker_common.rpc.server import NodeServer, StopSignal, every, together
+from broker_common.rpc.server import StopSignal, every, together
 from broker_common.storage.clock import SteadyClock
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
@@ -69,13 +68,12 @@ ResultT = TypeVar("ResultT")
 class CensusHome(AgencyHome[CensusState]):
     """A census home and everything that is read from it."""
 
+    config: CensusConfig
+
     def __init__(self, path: Path, clock: Clock | None = None) -> None:
         """`clock` is the machine's unless another one is given."""
         home = Home(path, "census")
-        self.config = home.load_config(CensusConfig)
-        keys = self.config.keys
-        linkage_keys = LinkageKeys(home, keys.linkage)
-        super().__init__(home, Keyring(home, keys.private), linkage_keys, CensusState, keys.identity, clock)
+        super().__init__(home, home.load_config(CensusConfig), CensusState, clock)
         self.folders = Folders.of(path)
         self.loads = self.folders.loads
         self.proposals = ProposalFolder(path / _PROPOSALS)
@@ -311,16 +309,7 @@ class CensusHome(AgencyHome[CensusState]):
                 dashboard_beside("census", self.home.path, self.config.dashboard),
             )
 
-        server = NodeServer(
-            address=self.config.address,
-            tls=lambda: self._tls(known),
-            peers=known.certificates,
-            glance=journal.glance,
-            service="tripartite.v1.CensusService",
-            clock=self._clock,
-            reflection=self.config.reflection,
-            monitor=monitor,
-        )
+        server = self._server(journal, known, monitor, "tripartite.v1.CensusService")
         try:
             await server.run(
                 add_services,
@@ -371,6 +360,3 @@ class CensusHome(AgencyHome[CensusState]):
             name: Peer("researcher", peer.inbox, tuple(peer.card.certificates(now_ms)))
             for name, peer in known.inboxes().items()
         }
-
-    def _tls(self, known: KnownPeers) -> TlsCredentials:
-        return self.keyring.tls(known.own(), self._clock())

@@ -229,7 +229,7 @@ def relink(home: Path, as_json: bool, source: NextKey, again: Again | None, audi
 def serve(home: Path, lifeline: bool) -> None:
     """Serve until Ctrl-C or SIGTERM. A service that is shut down still hands out what was charged before."""
     opened = CensusHome(home)
-    serve_home(opened, opened.config.log_format, texts.READY, lifeline=lifeline)
+    serve_home(opened, texts.READY, lifeline=lifeline)
 
 
 @commands.command()

@@ -6,25 +6,13 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from broker_common.crypto.cards import Identifier, LogName
-from broker_common.dashboard.access import DashboardConfig
-from broker_common.logs import LogFormat
+from broker_common.agency.config import AgencyConfig, AgencyKeyConfig
 from broker_common.privacy.delays import DECLARED_STEP
 
 
-class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class KeyConfig(AgencyKeyConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """References (`file:` or `env:`) to the census agency's keys. Which of several in a file serves is said by its card."""
 
-    # The public key that signed the agency's first card.
-    identity: str = "file:keys/identity.pub"
-    # Signs cards. Needed to change a key, never to serve.
-    identity_private: str = "file:keys/identity.key"
-    # Private keys of the TLS certificates on the card.
-    tls: str = "file:keys/tls.key"
-    # Signs the log's checkpoints.
-    log: str = "file:keys/log.key"
-    # Cosigns the other agency's checkpoints.
-    witness: str = "file:keys/witness.key"
     # Signs quotes, and answers before they are sealed.
     answer: str = "file:keys/answer.key"
     # Signs refusals of samples.
@@ -38,17 +26,11 @@ class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # The public key of an oversight body. The evidence of each answer's noise is sealed to it; its holder can learn exact
     # counts. Empty: no auditor can check the noise.
     oversight: str = ""
-    # Shared with the other agency by hand; one key a line, oldest first. Needed to load and to relink, never to serve.
-    linkage: str = "file:keys/linkage.key"
 
     @property
     def private(self) -> dict[str, str]:
         """The references to private keys, by what a card calls their purpose."""
-        return {
-            "identity": self.identity_private,
-            "tls": self.tls,
-            "log": self.log,
-            "witness": self.witness,
+        return super().private | {
             "answer": self.answer,
             "refusal": self.refusal,
             "sample": self.sample,
@@ -89,25 +71,13 @@ class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     max_pushes: Annotated[int, Meta(ge=1, le=1024)] = 16
 
 
-class CensusConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class CensusConfig(AgencyConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """config.toml of a census home."""
 
     # Kind of this home.
     role: Literal["census"]
-    # Name of the organisation, as in its certificate's URI SAN.
-    organisation: Identifier
-    # Name of the log, in every checkpoint.
-    origin: LogName
     # The most people with a health card that a load may ever hold: a multiple of 524,288. The policy's tick follows from it.
     people: Annotated[int, Meta(ge=DECLARED_STEP, le=2**32 - DECLARED_STEP, multiple_of=DECLARED_STEP)] = 524_288
-    # Host and port to listen on.
-    address: str = "127.0.0.1:0"
-    # Whether peers may list services and messages (gRPC reflection).
-    reflection: bool = False
-    # Lines on standard error: "text", names and values, or "json", an object a line.
-    log_format: LogFormat = "text"
-    # Log how long each step of a question took. For tuning only: these times are finer than ticks and follow the noise.
-    log_stages: bool = False
     # Folder, on another disk or host, that remembers how long the log was. Empty: there is none.
     witness_store: str = ""
     # Days for which the evidence of noise is kept.
@@ -118,5 +88,3 @@ class CensusConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     keys: KeyConfig = field(default_factory=KeyConfig)
     # [limits], see below.
     limits: LimitConfig = field(default_factory=LimitConfig)
-    # [dashboard], see below.
-    dashboard: DashboardConfig = field(default_factory=DashboardConfig)

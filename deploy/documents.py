@@ -21,8 +21,8 @@ import msgspec
 from click.testing import CliRunner
 from tripartite.v1 import answer_pb2, quote_pb2, ticket_pb2
 
+import broker_common.agency.config
 import broker_common.audit.home
-import broker_common.dashboard.access
 import broker_common.privacy.policy
 import census_node.config
 import census_node.linking.settings
@@ -403,7 +403,7 @@ _BLOCKS: Mapping[str, Callable[[], str]] = {
     "study-keys": _study_keys,
     "study-plan": _study_plan,
     "settings-policy": lambda: _settings({"census": broker_common.privacy.policy.Policy}),
-    "settings-dashboard": lambda: _settings({"either": broker_common.dashboard.access.DashboardConfig}),
+    "settings-dashboard": lambda: _settings({"either": broker_common.agency.config.DashboardConfig}),
     "settings-linking": lambda: _settings({"census": census_node.linking.settings.LinkingSettings}),
     "settings": lambda: _settings(
         {

@@ -13,19 +13,19 @@ from sqlite_utils import Database
 from tripartite.v1 import card_service_pb2_grpc, health_service_pb2_grpc
 
 from broker_common.agency.home import AgencyHome
-from broker_common.agency.linkage import LinkageKeys, NextKey, RelinkReport
+from broker_common.agency.linkage import NextKey, RelinkReport
 from broker_common.crypto.cards import SAMPLING
-from broker_common.crypto.certificates import Role, TlsCredentials
+from broker_common.crypto.certificates import Role
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.dashboard.beside import dashboard_beside, watch_certificates
 from broker_common.monitoring import Monitor
 from broker_common.parties.exchange import CardExchange, CardService
-from broker_common.parties.keyring import Keyring, log_signer
+from broker_common.parties.keyring import log_signer
 from broker_common.parties.peers import KnownPeers
 from broker_common.parties.registration import renew
 from broker_common.privacy.policy import Policy, verify_linkage
 from broker_common.query.dictionary import Dictionary
-from broker_common.rpc.server import NodeServer, StopSignal, every, together
+from broker_common.rpc.server import StopSignal, every, together
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
@@ -57,13 +57,12 @@ _READ_AHEAD_SECONDS = 1.0
 class HealthHome(AgencyHome[HealthState]):
     """A health home and everything that is read from it."""
 
+    config: HealthConfig
+
     def __init__(self, path: Path, clock: Clock | None = None) -> None:
         """`clock` is the machine's unless another one is given."""
         home = Home(path, "health")
-        self.config = home.load_config(HealthConfig)
-        keys = self.config.keys
-        linkage_keys = LinkageKeys(home, keys.linkage)
-        super().__init__(home, Keyring(home, keys.private), linkage_keys, HealthState, keys.identity, clock)
+        super().__init__(home, home.load_config(HealthConfig), HealthState, clock)
         self.loads = LoadFolder(path / _LOADS, ".people")
 
     def open_journal(self, *, create: bool = False) -> Journal[HealthState]:
@@ -248,24 +247,12 @@ class HealthHome(AgencyHome[HealthState]):
                 dashboard_beside("health", self.home.path, self.config.dashboard),
             )
 
-        server = NodeServer(
-            address=self.config.address,
-            tls=lambda: self._tls(known),
-            peers=known.certificates,
-            glance=journal.glance,
-            service="tripartite.v1.HealthService",
-            clock=self._clock,
-            reflection=self.config.reflection,
-            monitor=monitor,
-        )
+        server = self._server(journal, known, monitor, "tripartite.v1.HealthService")
         try:
             await server.run(add_services, stop=stop, on_ready=on_ready, while_serving=while_serving)
         finally:
             await service.flow.drain()
             await link.close()
-
-    def _tls(self, known: KnownPeers) -> TlsCredentials:
-        return self.keyring.tls(known.own(), self._clock())
 
     def _link(self, journal: Journal[HealthState], known: KnownPeers) -> CensusLink:
         return CensusLink(

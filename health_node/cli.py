@@ -230,7 +230,7 @@ def relink(home: Path, as_json: bool, source: NextKey, again: Again | None) -> N
 def serve(home: Path, lifeline: bool) -> None:
     """Serve until Ctrl-C or SIGTERM."""
     opened = HealthHome(home)
-    serve_home(opened, opened.config.log_format, texts.READY, lifeline=lifeline)
+    serve_home(opened, texts.READY, lifeline=lifeline)
 
 
 @commands.command()

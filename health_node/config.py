@@ -6,45 +6,25 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from broker_common.crypto.cards import Identifier, LogName
-from broker_common.dashboard.access import DashboardConfig
-from broker_common.logs import LogFormat
+from broker_common.agency.config import AgencyConfig, AgencyKeyConfig
+from broker_common.crypto.cards import Identifier
 from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.query.dictionary import Dictionary
 from health_node.people.tables import Declared, declared_of
 
 
-class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class KeyConfig(AgencyKeyConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """References (`file:` or `env:`) to the health agency's keys. Which of several in a file serves is said by its card."""
 
-    # The public key that signed the agency's first card.
-    identity: str = "file:keys/identity.pub"
-    # Signs cards. Needed to change a key, never to serve.
-    identity_private: str = "file:keys/identity.key"
-    # Private keys of the TLS certificates on the card.
-    tls: str = "file:keys/tls.key"
-    # Signs the log's checkpoints.
-    log: str = "file:keys/log.key"
-    # Cosigns the other agency's checkpoints.
-    witness: str = "file:keys/witness.key"
     # Signs the manifests of samples.
     manifest: str = "file:keys/manifest.key"
     # Decides who is taken when a fraction is asked for; a new key takes other people.
     sampling: str = "file:keys/sampling.key"
-    # Shared with the other agency by hand; one key a line, oldest first. Needed to load and to relink, never to serve.
-    linkage: str = "file:keys/linkage.key"
 
     @property
     def private(self) -> dict[str, str]:
         """The references to private keys, by what a card calls their purpose."""
-        return {
-            "identity": self.identity_private,
-            "tls": self.tls,
-            "log": self.log,
-            "witness": self.witness,
-            "manifest": self.manifest,
-            "sampling": self.sampling,
-        }
+        return super().private | {"manifest": self.manifest, "sampling": self.sampling}
 
 
 class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -81,15 +61,11 @@ class CensusPeer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     organisation: Identifier
 
 
-class HealthConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class HealthConfig(AgencyConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """config.toml of a health home."""
 
     # Kind of this home.
     role: Literal["health"]
-    # Name of the organisation, as in its certificate's URI SAN.
-    organisation: Identifier
-    # Name of the log, in every checkpoint.
-    origin: LogName
     # The most people that a load may ever hold: a multiple of 524,288. The price of criteria and the policy's delays follow from
     # it. Takes effect with the next load.
     places: Annotated[int, Meta(ge=DECLARED_STEP, le=2**31, multiple_of=DECLARED_STEP)] = 524_288
@@ -100,20 +76,10 @@ class HealthConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     )
     # [census], see below.
     census: CensusPeer
-    # Host and port to listen on.
-    address: str = "127.0.0.1:0"
-    # Whether peers may list services and messages (gRPC reflection).
-    reflection: bool = False
-    # Lines on standard error: "text", names and values, or "json", an object a line.
-    log_format: LogFormat = "text"
-    # Log how long each step of a question took. For tuning only: these times are finer than ticks and follow the noise.
-    log_stages: bool = False
     # [keys], see below.
     keys: KeyConfig = field(default_factory=KeyConfig)
     # [limits], see below.
     limits: LimitConfig = field(default_factory=LimitConfig)
-    # [dashboard], see below.
-    dashboard: DashboardConfig = field(default_factory=DashboardConfig)
 
     def declared(self, dictionary: Dictionary) -> Declared:
         """The declared size of a load under this dictionary.

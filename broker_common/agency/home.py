@@ -7,13 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
-import msgspec
-
+from broker_common.agency.config import AgencyConfig
 from broker_common.agency.linkage import LinkageKeys
 from broker_common.crypto.cards import SignedCard, VerifiedCard
-from broker_common.crypto.certificates import Identity, Role
+from broker_common.crypto.certificates import Identity, Role, TlsCredentials
 from broker_common.crypto.linkage import LinkageChain
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InternalError, InvalidRequestError
@@ -22,6 +21,7 @@ from broker_common.parties.keyring import Keyring
 from broker_common.parties.peers import KnownPeers
 from broker_common.parties.registration import announce, own_card, register, revoke
 from broker_common.query.dictionary import Dictionary
+from broker_common.rpc.server import NodeServer
 from broker_common.storage.clock import SteadyClock, system_clock
 from broker_common.storage.creation import new_home
 from broker_common.storage.dictionary.adopted import Dictionaries, adopt_dictionary, sign_again
@@ -44,24 +44,17 @@ _NODE = "node"
 class AgencyHome(ABC, Generic[StoreStateT]):
     """An agency's home. A node that serves it obeys what is written here at its next call."""
 
+    config: AgencyConfig
     loads: LoadFolder
 
-    def __init__(
-        self,
-        home: Home,
-        keyring: Keyring,
-        linkage_keys: LinkageKeys,
-        state: type[StoreStateT],
-        identity: str,
-        clock: Clock | None = None,
-    ) -> None:
-        """`identity` is the reference of the public key that the agency's first card is signed with."""
+    def __init__(self, home: Home, config: AgencyConfig, state: type[StoreStateT], clock: Clock | None = None) -> None:
+        """`clock` is the machine's unless another one is given."""
         self.home = home
-        self.keyring = keyring
-        self.linkage_keys = linkage_keys
+        self.config = config
+        self.keyring = Keyring(home, config.keys.private)
+        self.linkage_keys = LinkageKeys(home, config.keys.linkage)
         self.dictionaries = Dictionaries(home.path)
         self._state = state
-        self._identity = identity
         self._clock = SteadyClock() if clock is None else clock
 
     @property
@@ -70,7 +63,9 @@ class AgencyHome(ABC, Generic[StoreStateT]):
 
     def beginning(self) -> Callable[[], StoreStateT]:
         """The initial state of the fold of this home's log, new at every call."""
-        identity_key = self.home.read_key(self._identity, lambda text: VerifyKey.parse_text(text, Purpose.IDENTITY))
+        identity_key = self.home.read_key(
+            self.config.keys.identity, lambda text: VerifyKey.parse_text(text, Purpose.IDENTITY)
+        )
         return lambda: self._state(identity_key)
 
     def monitor(self) -> Monitor:
@@ -99,6 +94,21 @@ class AgencyHome(ABC, Generic[StoreStateT]):
             return self.keyring.cosigner(known.own(), self._clock())
 
         return Witnessing(journal, cosigner=cosigner, clock=self._clock)
+
+    def _tls(self, known: KnownPeers) -> TlsCredentials:
+        return self.keyring.tls(known.own(), self._clock())
+
+    def _server(self, journal: Journal[StoreStateT], known: KnownPeers, monitor: Monitor, service: str) -> NodeServer:
+        return NodeServer(
+            address=self.config.address,
+            tls=lambda: self._tls(known),
+            peers=known.certificates,
+            glance=journal.glance,
+            service=service,
+            clock=self._clock,
+            reflection=self.config.reflection,
+            monitor=monitor,
+        )
 
     @abstractmethod
     def open_journal(self, *, create: bool = False) -> Journal[StoreStateT]:
@@ -285,17 +295,6 @@ class AgencyHome(ABC, Generic[StoreStateT]):
 # --- new homes -----------------------------------------------------------------------------------------------------
 
 
-class AgencyConfig(Protocol):
-    """The settings about the agency itself that both agencies' configurations have."""
-
-    @property
-    def role(self) -> Role: ...
-    @property
-    def organisation(self) -> str: ...
-    @property
-    def origin(self) -> str: ...
-
-
 HomeT = TypeVar("HomeT", bound=AgencyHome[Any])
 
 
@@ -314,8 +313,6 @@ def new_agency(
     Raises:
         InvalidRequestError: HOME_INVALID, the folder holds something; CONFIG_INVALID, DICTIONARY_INVALID.
     """
-    if not isinstance(config, msgspec.Struct):
-        raise TypeError("a configuration is a struct")
     adopted = None if dictionary is None else read_dictionary(dictionary)
     with new_home(path, config):
         made = open_home(path)

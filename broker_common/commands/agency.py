@@ -14,7 +14,6 @@ from broker_common.cli import emit, ready_line
 from broker_common.commands import texts
 from broker_common.heap import share_one_heap
 from broker_common.language import said
-from broker_common.logs import LogFormat
 from broker_common.query.dictionary import listed
 from broker_common.rpc.handshake_log import noting_refused_connections
 from broker_common.rpc.server import run_node
@@ -238,9 +237,9 @@ def emit_relinked(
     emit(as_json, result, "\n".join(filter(None, [told, rows])))
 
 
-def serve_home(opened: AgencyHome[Any], log_format: LogFormat, ready: str, *, lifeline: bool) -> None:
+def serve_home(opened: AgencyHome[Any], ready: str, *, lifeline: bool) -> None:
     """Serve an agency's home until a signal; `ready` is said as soon as the node can be asked."""
     monitor = opened.monitor()
-    with opened.home.serving(), noting_refused_connections(log_format, monitor.refused):
+    with opened.home.serving(), noting_refused_connections(opened.config.log_format, monitor.refused):
         share_one_heap()
         run_node(opened.serve(ready_line(ready, lifeline=lifeline), monitor))

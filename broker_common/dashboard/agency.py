@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Generic
 
+from broker_common.agency.config import DashboardConfig
 from broker_common.agency.home import AgencyHome
-from broker_common.dashboard.access import DashboardConfig
 from broker_common.dashboard.log_picture import Problem
 from broker_common.dashboard.metrics import LogFigures, NodeFacts, metrics_text
 from broker_common.dashboard.now import Now, PictureT, now_of
@@ -25,6 +25,8 @@ class AgencyDashboard(ABC, Generic[StoreStateT, PictureT]):
         self, home: AgencyHome[StoreStateT], clock: Clock, view: Callable[[StoreStateT, History, Head], PictureT]
     ) -> None:
         self.home = home.home
+        self.organisation, self.log_format = home.config.organisation, home.config.log_format
+        self._config_type = type(home.config)
         self._clock = clock
         self.follower: Follower[StoreStateT, History, PictureT] = Follower(
             home.journal_path, fresh_state=home.beginning(), fresh_notes=History, view=view
@@ -32,9 +34,9 @@ class AgencyDashboard(ABC, Generic[StoreStateT, PictureT]):
         self.news = self.follower
 
     @property
-    @abstractmethod
     def config(self) -> DashboardConfig:
         """As it stands in config.toml now."""
+        return self.home.load_config(self._config_type).dashboard
 
     def start(self) -> None:
         self.follower.start()

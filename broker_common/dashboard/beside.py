@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import structlog
 
-from broker_common.dashboard.access import DashboardConfig
+from broker_common.agency.config import DashboardConfig
 from broker_common.dashboard.log_picture import WARN_CERTIFICATE_MS, Certificate, certificates_of
 from broker_common.logs import log_stream
 from broker_common.storage.journal import Journal, StateT

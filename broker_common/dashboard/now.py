@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from broker_common.agency.config import DashboardConfig
 from broker_common.crypto.certificates import certificate_ends
-from broker_common.dashboard.access import DashboardConfig
 from broker_common.dashboard.log_picture import (
     WARN_CERTIFICATE_MS,
     Certificate,

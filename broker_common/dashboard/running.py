@@ -15,7 +15,8 @@ from typing import Protocol
 
 import structlog
 
-from broker_common.dashboard.access import COOKIE, Access, DashboardConfig, ranks
+from broker_common.agency.config import DashboardConfig
+from broker_common.dashboard.access import COOKIE, Access, ranks
 from broker_common.dashboard.serving import TlsFiles, serve_site, tls_context
 from broker_common.dashboard.site import Action, Health, Page, Site
 from broker_common.dashboard.web import LOCAL_HOSTS

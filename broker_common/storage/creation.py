@@ -114,21 +114,24 @@ def config_text(config: msgspec.Struct) -> str:
 
 
 def _settings(config: msgspec.Struct, section: str = "") -> list[str]:
-    comments, lines, sections = comments_of(type(config)), [], []
+    comments = comments_of(type(config))
+    chosen: list[str] = []
+    usual: list[str] = []
+    sections: list[str] = []
     for field in msgspec.structs.fields(config):
         value = getattr(config, field.name)
         if isinstance(value, msgspec.Struct):
             name = f"{section}{field.name}"
             inner = _settings(value, f"{name}.")
             sections += ["", f"[{name}]", *inner] if inner else []
-        elif field.required or field.name in _DECLARED or value != _default(field):
+        elif (is_chosen := field.required or field.name in _DECLARED) or value != _default(field):
             written = [f"# {line}" for line in comments[field.name]]
             written.append(tomli_w.dumps({field.name: value}).rstrip("\n"))
             if isinstance(value, dict):
                 sections += ["", *written]
             else:
-                lines += written
-    return lines + sections
+                (chosen if is_chosen else usual).extend(written)
+    return chosen + usual + sections
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:
@@ -136,12 +139,14 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
 
 
 def comments_of(kind: type) -> dict[str, list[str]]:
-    """The comment above each field of a class, line by line."""
+    """The comment above each field of a class and of those that it rests on, line by line."""
+    base = kind.__mro__[1]
+    comments = {} if base in {object, msgspec.Struct} else comments_of(base)
     source = textwrap.dedent(inspect.getsource(kind))
     lines, definition = source.splitlines(), ast.parse(source).body[0]
     if not isinstance(definition, ast.ClassDef):
         raise TypeError(f"{kind} is no class")
-    return {
+    return comments | {
         field.target.id: comment_above(lines, field.lineno)
         for field in definition.body
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)

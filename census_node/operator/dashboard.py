@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 from broker_common.crypto.signing import SigningKey
-from broker_common.dashboard.access import DashboardConfig, Rank
+from broker_common.dashboard.access import Rank
 from broker_common.dashboard.agency import AgencyDashboard
 from broker_common.dashboard.log_picture import Problem
 from broker_common.dashboard.metrics import LogFigures
@@ -27,7 +27,6 @@ from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.orders import verify_reason
 from broker_common.values import Clock
 from census_node.assembly import CensusHome
-from census_node.config import CensusConfig
 from census_node.operator.belief_report import facts_of
 from census_node.operator.operating import reopen, shut_down
 from census_node.operator.picture import Picture, picture_of
@@ -47,13 +46,7 @@ class CensusDashboard(AgencyDashboard[CensusState, Picture]):
     def __init__(self, home: CensusHome, clock: Clock) -> None:
         super().__init__(home, clock, picture_of)
         self._home = home
-        self.organisation, self.log_format = home.config.organisation, home.config.log_format
         self._figures = FiguresFile(home.home.path, self.config.figures_every_hours * 3_600_000)
-
-    @property
-    def config(self) -> DashboardConfig:
-        """As it stands in config.toml now."""
-        return self.home.load_config(CensusConfig).dashboard
 
     @property
     def pages(self) -> list[Page]:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from markupsafe import Markup
 
-from broker_common.dashboard.access import DashboardConfig, Rank
+from broker_common.dashboard.access import Rank
 from broker_common.dashboard.agency import AgencyDashboard
 from broker_common.dashboard.cells import LEAST_CELL
 from broker_common.dashboard.charts import Bar, bars
@@ -34,7 +34,6 @@ from broker_common.tlog.health_state import HealthState
 from broker_common.tlog.history import Happening, History, Use
 from broker_common.values import Clock
 from health_node.assembly import HealthHome
-from health_node.config import HealthConfig
 from health_node.operator.cohort_figures import (
     LEAST_QUESTIONS,
     CohortFigures,
@@ -106,12 +105,6 @@ class HealthDashboard(AgencyDashboard[HealthState, Picture]):
     def __init__(self, home: HealthHome, clock: Clock) -> None:
         super().__init__(home, clock, picture_of)
         self._home = home
-        self.organisation, self.log_format = home.config.organisation, home.config.log_format
-
-    @property
-    def config(self) -> DashboardConfig:
-        """As it stands in config.toml now."""
-        return self.home.load_config(HealthConfig).dashboard
 
     def work(self) -> None:
         """Periodic work, whether or not anyone looks."""

@@ -22,7 +22,7 @@ from fakes.world import HEALTH, RESEARCHER, OrderedSample, World, make_policy
 from privacy.shown_pages import PUBLIC, everything_shown
 from tripartite.v1 import roster_pb2
 
-from broker_common.dashboard.access import DashboardConfig
+from broker_common.agency.config import DashboardConfig
 from broker_common.dashboard.running import say_changes
 from broker_common.language import LANGUAGES
 from broker_common.monitoring import Monitor

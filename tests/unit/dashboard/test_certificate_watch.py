@@ -11,7 +11,8 @@ from fakes.clock import FakeClock
 from fakes.randomness import SeededRandomness
 from starlette.types import Message, Receive, Scope, Send
 
-from broker_common.dashboard.access import Access, DashboardConfig, Rank
+from broker_common.agency.config import DashboardConfig
+from broker_common.dashboard.access import Access, Rank
 from broker_common.dashboard.beside import say_certificate_ends
 from broker_common.dashboard.log_picture import Certificate
 from broker_common.dashboard.running import take_ranks
