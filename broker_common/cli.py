@@ -153,6 +153,14 @@ class _Roles(click.Group):
         interrupts.leave_to_command()
         return found
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            # A command imports what it needs when it runs.
+            _refuse_absent(error, ctx.invoked_subcommand or "")
+            raise
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
         for point in _points():
@@ -213,13 +221,17 @@ def load_installed(point: EntryPoint) -> Any:
     try:
         return point.load()
     except ModuleNotFoundError as error:
-        # Not only the role's own package: `init` needs all three nodes.
-        extra_of = {other.module.partition(".")[0]: other.extras for other in _points()}
-        package = (error.name or "").partition(".")[0]
-        if package in extra_of:
-            package = "".join(f"tripartite[{extra}]" for extra in extra_of[package]) or package
-            raise InvalidRequestError("NOT_INSTALLED", role=point.name, package=package) from error
+        _refuse_absent(error, point.name)
         raise
+
+
+def _refuse_absent(error: ModuleNotFoundError, command: str) -> None:
+    """Say what to install, if it is one of our packages that is not here: `init` needs all three nodes."""
+    extra_of = {point.module.partition(".")[0]: point.extras for point in _points()}
+    package = (error.name or "").partition(".")[0]
+    if package in extra_of:
+        package = "".join(f"tripartite[{extra}]" for extra in extra_of[package]) or package
+        raise InvalidRequestError("NOT_INSTALLED", role=command, package=package) from error
 
 
 def _load(point: EntryPoint) -> click.Command:

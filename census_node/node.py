@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlite_utils import Database
 from tripartite.v1 import policy_pb2, sample_pb2
 
 from broker_common.crypto.commitments import SlotSecret, commit_slot
@@ -20,6 +19,7 @@ from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.accounting import price
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.ticket import Researcher, VerifiedTicket
+from broker_common.storage.database import Database
 from broker_common.storage.dictionary.adopted import Dictionaries
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from broker_common.dashboard.beside import end_child
+from broker_common.children import end_child
 from broker_common.errors import ExitCode, InternalError, InvalidRequestError
 from broker_common.language import said
 from deploy import texts

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from grpc import aio
-from sqlite_utils import Database
 from tripartite.v1 import card_service_pb2_grpc, health_service_pb2_grpc
 
 from broker_common.agency.home import AgencyHome
@@ -26,6 +25,7 @@ from broker_common.parties.registration import renew
 from broker_common.privacy.policy import Policy, verify_linkage
 from broker_common.query.dictionary import Dictionary
 from broker_common.rpc.server import StopSignal, every, together
+from broker_common.storage.database import Database
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder

@@ -6,7 +6,6 @@ A process of its own, so that no page and no scrape takes the interpreter from a
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import sys
 from collections.abc import Iterable
@@ -17,6 +16,7 @@ from typing import TypeAlias
 import structlog
 
 from broker_common.agency.config import DashboardConfig
+from broker_common.children import end_child
 from broker_common.dashboard.log_picture import WARN_CERTIFICATE_MS, Certificate, certificates_of
 from broker_common.logs import log_stream
 from broker_common.storage.journal import Journal, StateT
@@ -57,19 +57,6 @@ async def dashboard_beside(role: str, home: Path, config: DashboardConfig) -> No
             await end_child(child, _STOP_SECONDS)
         _log.error("the dashboard has ended and is started again", code=code)
         await asyncio.sleep(_PAUSE_SECONDS)
-
-
-async def end_child(child: asyncio.subprocess.Process, seconds: float) -> None:
-    """Tell a process to end; it is killed if it has not ended after so long."""
-    if child.returncode is not None:
-        return
-    with contextlib.suppress(ProcessLookupError):
-        child.terminate()
-    try:
-        await asyncio.wait_for(child.wait(), seconds)
-    except TimeoutError:
-        child.kill()
-        await child.wait()
 
 
 # Between two lines about the same certificate.

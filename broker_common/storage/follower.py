@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
-from sqlite_utils import Database
-
 from broker_common.errors import BrokerError, InternalError
+from broker_common.storage.database import Database
 from broker_common.storage.journal import store_errors
 from broker_common.tlog.entries import Entry, parse_entry
 from broker_common.tlog.replay import LogState, ReplayError
@@ -151,7 +150,7 @@ class Follower(Generic[StateT, NotesT, ViewT]):
         )
         try:
             connection.execute("PRAGMA query_only=ON")
-            db, version = Database(connection, execute_plugins=False), -1
+            db, version = Database(connection), -1
             state, notes = self._fresh_state(), self._fresh_notes()
             shown: _Shown = (0, None)
             while not self._stopping.is_set():

@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Generic, ParamSpec, TypeVar
 
 import msgspec
-from sqlite_utils import Database
 
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError, StateUnknownError
+from broker_common.storage.database import Database
 from broker_common.tlog.entries import Entry, Event, Opened, encode_entry, parse_entry
 from broker_common.tlog.merkle import MerkleTree
 from broker_common.tlog.note import NoteSigner
@@ -461,12 +461,12 @@ def rows_of(path: Path) -> Iterator[Database]:
         contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as connection,
     ):
         connection.execute("PRAGMA query_only=ON")
-        yield Database(connection, execute_plugins=False)
+        yield Database(connection)
 
 
 def _connect(path: Path) -> Database:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_BUSY_TIMEOUT_SECONDS)
-    db = Database(connection, execute_plugins=False)
+    db = Database(connection)
     try:
         with store_errors():
             db.execute("PRAGMA journal_mode=WAL")
@@ -474,8 +474,8 @@ def _connect(path: Path) -> Database:
             # Deleted rows are overwritten, not just unlinked. Secrets are kept out of this file altogether: its
             # write-ahead log would hold on to them.
             db.execute("PRAGMA secure_delete=ON")
-            db.table("entries").create({"sequence": int, "entry": bytes}, pk="sequence", if_not_exists=True)
-            db.table("head").create({"id": int, "checkpoint": str, "state": str}, pk="id", if_not_exists=True)
+            db.make_table("entries", {"sequence": int, "entry": bytes}, key="sequence")
+            db.make_table("head", {"id": int, "checkpoint": str, "state": str}, key="id")
     except BaseException:
         connection.close()
         raise

@@ -22,8 +22,8 @@ import msgspec
 from broker_common.errors import InternalError
 from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, Column, ColumnType, EventTable
 from broker_common.storage.durable import create_for_owner, replace_file
-from broker_common.storage.source.plan import Source, SourcePlan
-from broker_common.storage.source.rows import Chunk, Progress, RejectedRows, Rejection
+from broker_common.storage.source.plan import SourcePlan
+from broker_common.storage.source.rows import Chunk, Progress, RejectedRows, Rejection, Source
 from broker_common.storage.source.toml import PEOPLE_TABLE
 
 REJECTED_FILE = "load-rejected.csv"

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from sqlite_utils import Database
-
 from broker_common.crypto.commitments import SALT_BYTES, commit_load
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
 from broker_common.query.dictionary import Dictionary
+from broker_common.storage.database import Database
 from broker_common.storage.durable import exclusive, is_held, make_folder
 from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.entries import Entry, Loaded, Relinked
@@ -49,7 +48,7 @@ class LoadFolder:
 
     @staticmethod
     def create_tables(db: Database) -> None:
-        db.table("loads").create({"load": str, "salt": bytes}, pk="load", if_not_exists=True)
+        db.make_table("loads", {"load": str, "salt": bytes}, key="load")
 
     def file(self, load: str) -> Path:
         return self.path / f"{load}{self.suffix}"
@@ -111,7 +110,7 @@ class LoadFolder:
                     commitment=commitment,
                 )
             )
-            transaction.db.table("loads").insert({"load": load, "salt": salt})
+            transaction.db.execute("insert into loads (load, salt) values (?, ?)", [load, salt])
             if with_entry is not None:
                 with_entry(transaction, entry)
 
@@ -142,7 +141,7 @@ class LoadFolder:
             transaction.append(
                 Relinked(load=load, previous=transaction.state.linkage, linkage=linkage, commitment=commitment)
             )
-            transaction.db.table("loads").insert({"load": load, "salt": salt})
+            transaction.db.execute("insert into loads (load, salt) values (?, ?)", [load, salt])
 
     def verify(
         self,

@@ -17,9 +17,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from sqlite_utils import Database
-
 from broker_common.errors import InternalError, InvalidRequestError
+from broker_common.storage.database import Database
 from broker_common.storage.durable import replace_file
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import StoreStateT
@@ -99,9 +98,7 @@ class CosignedNotes:
 
     @staticmethod
     def create_tables(db: Database) -> None:
-        db.table("cosigned").create(
-            {"log": str, "witness": str, "size": int, "note": str}, pk=("log", "witness"), if_not_exists=True
-        )
+        db.make_table("cosigned", {"log": str, "witness": str, "size": int, "note": str}, key=("log", "witness"))
 
     def newest(self, log: str, witness: str) -> CosignedNote | None:
         rows = self._db.execute(f"select {_COLUMNS} from cosigned where log = ? and witness = ?", [log, witness])  # noqa: S608 - names of our own

@@ -20,11 +20,11 @@ from itertools import takewhile
 
 import numpy as np
 import structlog
-from sqlite_utils import Database
 
 from broker_common.errors import InternalError, RefusedError
 from broker_common.privacy.policy import Subject
 from broker_common.privacy.report import Charges
+from broker_common.storage.database import Database
 from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.census_state import CensusState, ChargedTicket
 from broker_common.tlog.entries import Entry

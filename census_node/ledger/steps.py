@@ -17,9 +17,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
-from sqlite_utils import Database
-
 from broker_common.errors import InternalError
+from broker_common.storage.database import Database
 
 StepKind: TypeAlias = Literal["charge", "load", "snapshot"]
 # Steps whose file is still needed.
@@ -96,12 +95,10 @@ class LedgerSteps:
 
     @staticmethod
     def create_tables(db: Database) -> None:
-        table = db.table("ledger_steps").create(
-            {name: _TYPES[name] for name in _COLUMNS}, pk="place", if_not_exists=True
-        )
-        table.create_index(["ticket"], if_not_exists=True)
+        db.make_table("ledger_steps", {name: _TYPES[name] for name in _COLUMNS}, key="place")
+        db.make_index("ledger_steps", ["ticket"])
         # Lookups of every charge and every second do not read the history.
-        table.create_index(["kind", "place"], if_not_exists=True)
+        db.make_index("ledger_steps", ["kind", "place"])
         db.execute(f"create index if not exists kept_steps on ledger_steps (kind, place) where {_KEPT}")
         db.execute(f"create index if not exists kept_until on ledger_steps (kind, kept_until_ms) where {_KEPT}")
 
@@ -212,7 +209,7 @@ class LedgerSteps:
 
     def erase(self, step: Step) -> None:
         """Forget its file, and with the key of a sample who was in it. The file is the caller's to remove, afterwards."""
-        self._db.table("ledger_steps").update(step.place, {"file": ""})
+        self._db.execute("update ledger_steps set file = '' where place = ?", [step.place])
 
     def _number(self, query: str, *values: object) -> int:
         return int(next(iter(self._db.query(query, list(values))))["number"] or 0)

@@ -27,8 +27,15 @@ from broker_common.language import phrase
 from broker_common.query.dictionary import Column, ColumnType, shown
 from broker_common.storage.source.csv_file import fields
 from broker_common.storage.source.files import open_source
-from broker_common.storage.source.parquet import PARQUET_MAGIC
-from broker_common.storage.source.rows import ROWS_PER_CHUNK, Chunk, Progress, RejectedRows, Wanted, reading
+from broker_common.storage.source.rows import (
+    PARQUET_MAGIC,
+    ROWS_PER_CHUNK,
+    Chunk,
+    Progress,
+    RejectedRows,
+    Wanted,
+    reading,
+)
 from census_node.linking import texts
 from census_node.linking.settings import LinkingSettings
 

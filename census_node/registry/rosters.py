@@ -17,11 +17,11 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import structlog
-from sqlite_utils import Database
 
 from broker_common.crypto.frames import FRAME_BYTES, FRAME_KEY_BYTES, TAG_BYTES, FrameReader, FrameSealer
 from broker_common.crypto.rosters import PLACES_PER_FRAME
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
+from broker_common.storage.database import Database
 from broker_common.storage.durable import create_for_owner, make_folder, sync_directory
 from broker_common.values import PSEUDONYM_BYTES, Randomness
 
@@ -210,7 +210,7 @@ class RosterBook:
     def create_tables(db: Database) -> None:
         numbers = {"number", "places", "people", "received_ms"}
         columns = {name: int if name in numbers else str for name in _NAMES}
-        db.table("rosters").create(columns, pk=("health", "number"), if_not_exists=True)
+        db.make_table("rosters", columns, key=("health", "number"))
 
     def all(self) -> list[KeptRoster]:
         """Every roster that was ever received whole, by agency and number."""

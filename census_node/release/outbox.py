@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from sqlite_utils import Database
+from broker_common.storage.database import Database
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,8 @@ class Outbox:
 
     @staticmethod
     def create_tables(db: Database) -> None:
-        db.table("pending").create(
+        db.make_table(
+            "pending",
             {
                 "ticket": str,
                 "signed_ticket": bytes,
@@ -60,15 +61,11 @@ class Outbox:
                 "slot": int,
                 "slot_commitment": bytes,
             },
-            pk="ticket",
-            if_not_exists=True,
+            key="ticket",
         )
-        answers = db.table("answers").create(
-            {"query": str, "ticket": str, "researcher": str, "sealed": bytes, "expires_ms": int},
-            pk="query",
-            if_not_exists=True,
-        )
-        answers.create_index(["expires_ms"], if_not_exists=True)
+        columns = {"query": str, "ticket": str, "researcher": str, "sealed": bytes, "expires_ms": int}
+        db.make_table("answers", columns, key="query")
+        db.make_index("answers", ["expires_ms"])
 
     def put_pending(self, pending: Pending) -> None:
         self._db.execute(_PUT_PENDING, [getattr(pending, each.name) for each in fields(Pending)])
@@ -80,7 +77,7 @@ class Outbox:
     def forget_membership(self, ticket_hash: str) -> None:
         """Forget the membership of a charge whose answer can never be made."""
         if self.pending(ticket_hash) is not None:
-            self._db.table("pending").update(ticket_hash, {"sample": ""})
+            self._db.execute("update pending set sample = '' where ticket = ?", [ticket_hash])
 
     def all_pending(self) -> list[tuple[str, str, int]]:
         """Ticket, sample file and noise slot of every pending charge, oldest first."""
@@ -119,4 +116,4 @@ class Outbox:
 
     def forget_expired(self, now_ms: int) -> None:
         """Remove exactly what `expired` names."""
-        self._db.table("answers").delete_where("expires_ms <= ?", [now_ms])
+        self._db.execute("delete from answers where expires_ms <= ?", [now_ms])

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
-from sqlite_utils import Database
 
 from broker_common.dashboard.cells import join_small
 from broker_common.errors import InternalError
+from broker_common.storage.database import Database
 from broker_common.storage.durable import exclusive, replace_file
 from broker_common.storage.journal import rows_of
 
@@ -44,7 +44,7 @@ class CohortBands:
 
     @staticmethod
     def create_tables(db: Database) -> None:
-        db.table("cohort_bands").create({"ticket": str, "band": int}, pk="ticket", if_not_exists=True)
+        db.make_table("cohort_bands", {"ticket": str, "band": int}, key="ticket")
 
     def put(self, ticket_hash: str, size: int) -> None:
         """Note the band of a question's cohort; once."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import NoReturn
 
-from sqlite_utils import Database
+from broker_common.storage.database import Database
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,8 @@ class Questions:
 
     @staticmethod
     def create_tables(db: Database) -> None:
-        db.table("questions").create(
+        db.make_table(
+            "questions",
             {
                 "ticket": str,
                 "signed_ticket": bytes,
@@ -60,8 +61,7 @@ class Questions:
                 "sampling_key": str,
                 "signed_manifest": bytes,
             },
-            pk="ticket",
-            if_not_exists=True,
+            key="ticket",
         )
 
     def put(self, question: KeptQuestion) -> None:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 
-from sqlite_utils import Database
-from sqlite_utils.db import Table
 from tripartite.v1 import roster_pb2
 
 from broker_common.crypto.commitments import SALT_BYTES, commit_roster, hash_bytes
 from broker_common.crypto.rosters import roster_hash
 from broker_common.parties.registration import own_card
+from broker_common.storage.database import Database
 from broker_common.storage.journal import Journal
 from broker_common.tlog.entries import Rostered
 from broker_common.tlog.health_state import HealthState
@@ -37,6 +36,8 @@ class SentRoster:
 
 
 _COLUMNS = ", ".join(each.name for each in fields(SentRoster))
+# Why the census node did not take a load's roster when it was sent last.
+_REFUSALS = "roster_refusals"
 
 
 class RosterBook:
@@ -47,11 +48,8 @@ class RosterBook:
 
     @staticmethod
     def create_tables(db: Database) -> None:
-        db.table("rosters").create(
-            {"load": str, "number": int, "salt": bytes, "manifest": bytes, "acknowledged_ms": int},
-            pk="load",
-            if_not_exists=True,
-        )
+        columns = {"load": str, "number": int, "salt": bytes, "manifest": bytes, "acknowledged_ms": int}
+        db.make_table("rosters", columns, key="load")
 
     def get(self, load: str) -> SentRoster | None:
         row = self._db.execute(f"select {_COLUMNS} from rosters where load = ?", [load]).fetchone()  # noqa: S608 - names of our own
@@ -66,26 +64,21 @@ class RosterBook:
         self._db.execute(
             "update rosters set acknowledged_ms = ? where load = ? and acknowledged_ms = 0", [now_ms, load]
         )
-        if self._refusals.exists():
-            self._refusals.delete_where("load = ?", [load])
+        if self._db.has_table(_REFUSALS):
+            self._db.execute("delete from roster_refusals where load = ?", [load])
 
     def refused(self, load: str, code: str) -> None:
         """Note why the census node does not take a load's roster."""
         # Not before it is needed: a home of an earlier version stays as it is until it is upgraded.
-        self._refusals.create({"load": str, "code": str}, pk="load", if_not_exists=True)
+        self._db.make_table(_REFUSALS, {"load": str, "code": str}, key="load")
         self._db.execute("insert or replace into roster_refusals (load, code) values (?, ?)", [load, code])
 
     def refusal(self, load: str) -> str:
         """Why the census node did not take a load's roster when it was sent last; "" if it did, or has not said yet."""
-        if not self._refusals.exists():
+        if not self._db.has_table(_REFUSALS):
             return ""
         row = self._db.execute("select code from roster_refusals where load = ?", [load]).fetchone()
         return "" if row is None else str(row[0])
-
-    @property
-    def _refusals(self) -> Table:
-        """Why the census node did not take a load's roster when it was sent last."""
-        return self._db.table("roster_refusals")
 
     def forget_acknowledgement(self, load: str) -> None:
         """The census node says that it does not have a load's roster, whatever it said before."""

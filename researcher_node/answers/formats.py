@@ -14,8 +14,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import duckdb
-
 _SEPARATOR = ";"
 # The two figures of one cell are in every row; a signed note is for JSON, where its lines are in nobody's way.
 _NOT_OF_A_ROW = frozenset({"cells", "sum", "checkpoint", "noisy_count", "margin_95"})
@@ -97,6 +95,8 @@ def _cell(value: Any) -> str:
 
 def _parquet(rows: Sequence[Row], names: Sequence[str], numbers: Mapping[str, type]) -> bytes:
     """Written by DuckDB, which also reads sources; a column of several types is text."""
+    import duckdb
+
     kinds = {name: _sql_type([row.get(name) for row in rows], numbers.get(name, str)) for name in names}
     named = ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}" {kind}' for name, kind in kinds.items())
     with tempfile.TemporaryDirectory() as folder, duckdb.connect(":memory:") as engine:

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sqlite_utils import Database
 from tripartite.v1 import answer_pb2, ticket_pb2
 
 from broker_common.crypto.commitments import hash_bytes
@@ -34,6 +33,7 @@ from broker_common.query.answer import unseal_answer
 from broker_common.query.dictionary import AskedOf
 from broker_common.query.messages import parse_message
 from broker_common.query.question import Cell, read_question
+from broker_common.storage.database import Database
 from broker_common.storage.journal import store_errors
 from broker_common.tlog.entries import Charged, parse_entry
 from broker_common.tlog.merkle import root_from_inclusion
@@ -241,17 +241,16 @@ class Answers:
             connection = sqlite3.connect(
                 path, isolation_level=None, check_same_thread=False, timeout=_BUSY_TIMEOUT_SECONDS
             )
-            self._db = Database(connection, execute_plugins=False)
+            self._db = Database(connection)
             for setting in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
                 self._db.execute(f"PRAGMA {setting}")
             self._make_table(path.parent)
 
     def _make_table(self, home: Path) -> None:
-        table = self._db.table("questions")
-        if not table.exists():
+        if not self._db.has_table("questions"):
             # One process at a time: the next one finds what this one has made.
             self._db.execute("BEGIN IMMEDIATE")
-            table.create(_COLUMNS, pk="query", if_not_exists=True)
+            self._db.make_table("questions", _COLUMNS, key="query")
             self._db.execute(f"PRAGMA user_version={_FORMAT}")
             self._db.execute("COMMIT")
         ((found,),) = self._db.execute("PRAGMA user_version")

@@ -17,7 +17,7 @@ from broker_common.cli import program
 # Libraries of work: the wire, keys, stores, arrays, criteria, pages.
 HEAVY = {
     *("cryptography", "duckdb", "google", "grpc", "jinja2", "matplotlib", "msgspec", "numpy", "pandas"),
-    *("prometheus_client", "sqlite3", "sqlite_utils", "starlette", "tripartite", "uvicorn"),
+    *("prometheus_client", "sqlite3", "starlette", "tripartite", "uvicorn"),
 }
 NODES = {"census_node", "deploy", "health_node", "researcher_node"}
 # Modules of the researcher's help.

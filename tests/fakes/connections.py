@@ -6,8 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from sqlite_utils import Database
-
+from broker_common.storage.database import Database
 from broker_common.tlog.entries import parse_entry
 
 if TYPE_CHECKING:

@@ -27,7 +27,6 @@ from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.registries import made_registry, write_registry
 from fakes.samples import sample_of
 from msgspec import structs
-from sqlite_utils import Database
 from tripartite.v1 import (
     answer_pb2,
     census_service_pb2,
@@ -64,6 +63,7 @@ from broker_common.query.question import parse_question
 from broker_common.query.quote import sign_quote
 from broker_common.query.ticket import Researcher, VerifiedTicket, sign_ticket
 from broker_common.storage.clock import system_clock
+from broker_common.storage.database import Database
 from broker_common.storage.dictionary.adopted import Dictionaries, adopt_dictionary
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Checkpointed, Journal

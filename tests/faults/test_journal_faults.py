@@ -35,11 +35,11 @@ from fakes.logs import (
     shut_down,
     slots,
 )
-from sqlite_utils import Database
 
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError, StateUnknownError
 from broker_common.privacy.accounting import price
+from broker_common.storage.database import Database
 from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Delivered, Opened, parse_entry
@@ -54,7 +54,12 @@ READY = 10
 
 def create_tables(db: Database) -> None:
     """One table beside the log, as a node has."""
-    db.table("pending").create({"ticket": str, "secret": bytes}, pk="ticket", if_not_exists=True)
+    db.make_table("pending", {"ticket": str, "secret": bytes}, key="ticket")
+
+
+def put_row(transaction: Transaction[CensusState], number: int, secret: bytes = b"") -> None:
+    """A row beside the log."""
+    transaction.db.execute("insert into pending (ticket, secret) values (?, ?)", [hash_of(number), secret])
 
 
 def open_journal(path: Path, clock: FakeClock | None = None, signer: NoteSigner = SIGNER) -> Journal[CensusState]:
@@ -82,7 +87,7 @@ def create_journal(path: Path) -> Journal[CensusState]:
 def charge(transaction: Transaction[CensusState], number: int) -> None:
     """A charge with its row, as the ledger writes them."""
     transaction.append(charged(number, before=transaction.state.charged_units))
-    transaction.db.table("pending").insert({"ticket": hash_of(number), "secret": b"secret"})
+    put_row(transaction, number, b"secret")
 
 
 @pytest.fixture
@@ -255,11 +260,11 @@ def test_a_row_alone_is_rolled_back_as_well(path: Path) -> None:
     """Rows without an entry obey the same rule."""
     with opened_journal(path) as journal:
         with pytest.raises(Interrupted), journal.transaction() as transaction:  # noqa: PT012 - fails half way
-            transaction.db.table("pending").insert({"ticket": hash_of(9), "secret": b""})
+            put_row(transaction, 9)
             raise Interrupted
         with journal.transaction() as transaction:
-            transaction.db.table("pending").insert({"ticket": hash_of(8), "secret": b""})
-            transaction.db.table("pending").delete(hash_of(8))
+            put_row(transaction, 8)
+            transaction.db.execute("delete from pending where ticket = ?", [hash_of(8)])
     assert sound(path) == READY
 
 
@@ -618,7 +623,7 @@ def test_whichever_statement_fails_the_file_holds_all_or_nothing(path: Path, run
     statements = statements_of_one_life(path)
     assert sound(path) == READY + 3
     assert (statements[0], statements[-1]) == ("BEGIN IMMEDIATE", "COMMIT")
-    assert len(statements) > 10
+    assert len(statements) >= 8
     tolerated = 0
     for failing, statement in enumerate(statements):
         path.write_bytes(original)
@@ -694,8 +699,8 @@ def test_a_full_disk_stops_the_node_and_loses_nothing(path: Path) -> None:
             for number in range(1, 40):
                 with journal.transaction() as transaction:
                     charge(transaction, number)
-                    transaction.db.table("pending").upsert(
-                        {"ticket": hash_of(number), "secret": bytes(2000)}, pk="ticket"
+                    transaction.db.execute(
+                        "update pending set secret = ? where ticket = ?", [bytes(2000), hash_of(number)]
                     )
                 charges = number
         assert caught.value.code == "STORE_FAILED"

@@ -33,7 +33,6 @@ from fuzz.stored_people import REFUSED, build_store
 from fuzz.stored_source import LOADED, WRITINGS, write_all
 from fuzz.stored_source import REFUSED as LOAD_REFUSED
 from fuzz.target import Cut, Target, fresh_path, require
-from sqlite_utils import Database
 from unit.audit.on_site.site import sealed
 
 from broker_common.audit.on_site.accounts import NOBODY, Accounts, as_names
@@ -48,6 +47,7 @@ from broker_common.audit.on_site.files import (
 from broker_common.crypto.commitments import SALT_BYTES, SlotSecret, commit_load, commit_slot
 from broker_common.crypto.frames import FRAME_BYTES
 from broker_common.query.question import parse_question
+from broker_common.storage.database import Database
 from broker_common.storage.journal import Journal
 from broker_common.storage.source.parquet import ParquetSource
 from broker_common.storage.witnessing import WitnessStore, verify_own_log

@@ -150,6 +150,11 @@ def test_a_role_that_is_not_installed_leaves_the_others_usable(made: Deployment,
     assert absent.returncode == 3
     assert '"NOT_INSTALLED"' in absent.stdout
     assert package in absent.stdout
+    for command in (("init", "somewhere"), ("up", str(made.directory))):
+        absent = without(*command, "--json") if command[0] == "init" else without(*command)
+        assert absent.returncode == 3
+        assert "NOT_INSTALLED" in absent.stdout + absent.stderr
+        assert package in absent.stdout + absent.stderr
     other = "census" if package != "census_node" else "health"
     present = without(other, "status", "--home", str(made.home(other)), "--json")
     assert (present.returncode, present.stderr) == (0, "")

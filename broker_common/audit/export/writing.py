@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from sqlite_utils import Database
-
 from broker_common.audit import texts
 from broker_common.audit.export.documents import file_of
 from broker_common.audit.findings import Report
 from broker_common.errors import InternalError, InvalidRequestError
+from broker_common.storage.database import Database
 from broker_common.storage.dictionary.adopted import Dictionaries
 from broker_common.storage.durable import (
     SHARED_FILE,
@@ -238,7 +237,7 @@ def _entries(journal: Journal[StateT], size: int) -> Iterator[bytes]:
 def _newest_note(db: Database, column: str, origin: str) -> str:
     """The newest note on a log, or by a witness; empty if there is none."""
     with store_errors():
-        if not db.table("cosigned").exists():
+        if not db.has_table("cosigned"):
             return ""
         query = f"select note from cosigned where {column} = ? order by size desc limit 1"  # noqa: S608 - own names
         return next((str(row["note"]) for row in db.query(query, [origin])), "")

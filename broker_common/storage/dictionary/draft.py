@@ -19,8 +19,8 @@ from broker_common.language import phrase
 from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, ColumnType, nearest, shown
 from broker_common.storage.dictionary.code_lists import read_code_list, wrong_at
 from broker_common.storage.source.csv_file import MAX_LINE_BYTES
-from broker_common.storage.source.parquet import PARQUET_MAGIC, text_rows
-from broker_common.storage.source.rows import reading
+from broker_common.storage.source.parquet import text_rows
+from broker_common.storage.source.rows import PARQUET_MAGIC, reading
 
 # Shapes are told by the first rows: a later one may still differ, and the load then says so.
 _ROWS = 50_000

@@ -21,8 +21,6 @@ from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 from uuid import UUID
 
-import duckdb
-
 from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import ColumnType, shown
 from broker_common.storage.home import Home
@@ -214,6 +212,8 @@ def _text(value: Any, wanted: Wanted) -> str:
 def _duckdb(home: Path, file: Path) -> Iterator[Session]:
     if not file.is_file():
         refuse(f"the database {file.name} is missing", f"Put it there: {file}.")
+    import duckdb
+
     refused = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException, duckdb.SyntaxException)
     with TemporaryDirectory(prefix=SPILLED, dir=home) as spill, ExitStack() as stack:
         settings = {**_DUCKDB_SETTINGS, "temp_directory": spill}
@@ -268,7 +268,7 @@ class _Cursor:
 @contextmanager
 def _postgresql(connection: str) -> Iterator[Session]:
     try:
-        import asyncpg  # noqa: PLC0415 - it is installed for databases only
+        import asyncpg
     except ImportError:
         refuse("the driver of PostgreSQL is not installed", "Install it: pip install 'tripartite[database]'.")
     with asyncio.Runner() as runner:
@@ -294,7 +294,7 @@ class _Postgresql:
         self._opened = opened
 
     def names(self, query: str) -> list[str]:
-        import asyncpg  # noqa: PLC0415 - as above
+        import asyncpg
 
         with _by_type_alone((asyncpg.SyntaxOrAccessError,)):
             prepared = self._runner.run(self._opened.prepare(query))

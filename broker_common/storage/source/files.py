@@ -14,14 +14,15 @@ from pathlib import Path
 
 from broker_common.errors import InvalidRequestError
 from broker_common.storage.source.csv_file import CsvSource
-from broker_common.storage.source.parquet import PARQUET_MAGIC, ParquetSource
 from broker_common.storage.source.rows import (
+    PARQUET_MAGIC,
     PLAIN,
     Chunk,
     Manner,
     Progress,
     RejectedRows,
     RowsOfFile,
+    Source,
     Wanted,
     reading,
     refuse,
@@ -44,7 +45,7 @@ _NO_SOURCE = (
 _LONGEST_BEGINNING = 8
 
 
-def open_source(path: Path, columns: Collection[Wanted], manner: Manner = PLAIN) -> CsvSource | ParquetSource:
+def open_source(path: Path, columns: Collection[Wanted], manner: Manner = PLAIN) -> Source:
     """The source at `path`, which has these columns.
 
     Raises:
@@ -53,6 +54,9 @@ def open_source(path: Path, columns: Collection[Wanted], manner: Manner = PLAIN)
     with reading(path) as file:
         beginning = file.read(_LONGEST_BEGINNING)
     if beginning.startswith(PARQUET_MAGIC):
+        # The library that reads it takes long to import, and most loads are of CSV.
+        from broker_common.storage.source.parquet import ParquetSource
+
         return ParquetSource(path, columns, manner)
     for known, problem, remedy in _NO_SOURCE:
         if beginning.startswith(known):

@@ -27,6 +27,7 @@ import duckdb
 from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, ColumnType, shown
 from broker_common.storage.source.csv_file import MAX_LINE_BYTES, TOO_LONG
 from broker_common.storage.source.rows import (
+    PARQUET_MAGIC,
     PLAIN,
     ROWS_PER_CHUNK,
     Chunk,
@@ -39,7 +40,6 @@ from broker_common.storage.source.rows import (
     verify_names,
 )
 
-PARQUET_MAGIC = b"PAR1"
 """Stands at both ends of a Parquet file."""
 
 # Memory that reading may take beside the people themselves.

@@ -7,7 +7,7 @@ columns, and their texts published codes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -21,11 +21,9 @@ from broker_common.storage.source.mapping import MappedSource, wanted_of
 from broker_common.storage.source.rows import (
     EVENTS,
     PEOPLE,
-    Chunk,
     Manner,
-    Progress,
-    RejectedRows,
     RowKind,
+    Source,
     Wanted,
     published,
     refuse,
@@ -37,18 +35,6 @@ LINKED_ID = "health_card"
 
 _PEOPLE_FILE = "people.csv"
 _SUFFIXES = (".csv", ".parquet")
-
-
-class Source(Protocol):
-    """Rows of people, or of one event table."""
-
-    def chunks(self, rejected: RejectedRows, *, progress: Progress | None = None) -> Iterator[Chunk]:
-        """The rows that can be read, in order. The others are added to `rejected`; give each source one of its own.
-
-        Raises:
-            InvalidRequestError: LOAD_REFUSED.
-        """
-        ...
 
 
 class SourcePlan(Protocol):

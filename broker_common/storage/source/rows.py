@@ -24,6 +24,9 @@ from numpy.typing import NDArray
 from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, Column, listed, nearest, shown
 
+# How a Parquet file begins and ends.
+PARQUET_MAGIC = b"PAR1"
+
 
 def refuse(problem: str, remedy: str) -> NoReturn:
     """End the load.
@@ -417,3 +420,15 @@ def ascending_order(high: NDArray[np.uint64], low: NDArray[np.uint64]) -> NDArra
 
 def _named(names: set[str]) -> str:
     return listed(shown(name) for name in sorted(names))
+
+
+class Source(Protocol):
+    """Rows of people, or of one event table."""
+
+    def chunks(self, rejected: RejectedRows, *, progress: Progress | None = None) -> Iterator[Chunk]:
+        """The rows that can be read, in order. The others are added to `rejected`; give each source one of its own.
+
+        Raises:
+            InvalidRequestError: LOAD_REFUSED.
+        """
+        ...

@@ -20,7 +20,6 @@ from fakes.logs import ALICE, CENSUS, HEALTH, ORIGIN, POLICY_KEY, SIGNER, party
 from fakes.logs import policy as make_policy
 from fakes.samples import whom
 from grpc.aio import Metadata
-from sqlite_utils import Database
 from tripartite.v1 import (
     census_service_pb2,
     census_service_pb2_grpc,
@@ -54,6 +53,7 @@ from broker_common.query.ticket import sign_ticket
 from broker_common.rpc.callers import set_caller
 from broker_common.rpc.channel import PROCEED
 from broker_common.rpc.server import StopSignal
+from broker_common.storage.database import Database
 from broker_common.storage.dictionary.adopted import Dictionaries, adopt_dictionary
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary, EventTable
-from broker_common.storage.source.plan import Source, SourcePlan, plan_for
-from broker_common.storage.source.rows import RejectedRows
+from broker_common.storage.source.plan import SourcePlan, plan_for
+from broker_common.storage.source.rows import RejectedRows, Source
 
 IDS = ("health_card",)
 DICTIONARY = Dictionary(

@@ -14,9 +14,9 @@ from fakes.clock import FakeClock
 from fakes.connections import WatchedConnection, disk_error, watch_journals
 from fakes.logs import SIGNER, adopted, beginning, census_state, charged, loaded, rostered, shut_down, slots
 from fakes.patience import PATIENCE_SECONDS
-from sqlite_utils import Database
 
 from broker_common.storage import follower as follower_module
+from broker_common.storage.database import Database
 from broker_common.storage.follower import Followed, Follower, Head
 from broker_common.storage.journal import Journal
 from broker_common.storage.witnessing import CosignedNote, CosignedNotes
@@ -198,7 +198,7 @@ def test_what_a_node_writes_beside_its_log_is_no_news(
     state, connection = census_state(), sqlite3.connect(tmp_path / "journal.db")
     with contextlib.closing(connection):
         connection.isolation_level = None
-        db = Database(connection, execute_plugins=False)
+        db = Database(connection)
         shown = watched.follower._catch_up(db, state, Told(), (0, None))
         published = watched.follower.followed.version
         assert published == before.version + 1

@@ -169,11 +169,13 @@ def test_what_goes_with_a_load_stands_and_falls_with_its_entry(
 
     def fail(transaction: Transaction[HealthState], entry: Entry) -> None:
         assert transaction.state.load != first
-        transaction.db.table("beside").insert({"sequence": entry.sequence})
+        transaction.db.make_table("beside", {"sequence": int}, key="sequence")
+        transaction.db.execute("insert into beside (sequence) values (?)", [entry.sequence])
         raise KeyboardInterrupt
 
     def write(transaction: Transaction[HealthState], entry: Entry) -> None:
-        transaction.db.table("beside").insert({"sequence": entry.sequence})
+        transaction.db.make_table("beside", {"sequence": int}, key="sequence")
+        transaction.db.execute("insert into beside (sequence) values (?)", [entry.sequence])
         seen.append(entry)
 
     with journal.reading() as state:
@@ -182,7 +184,7 @@ def test_what_goes_with_a_load_stands_and_falls_with_its_entry(
         put_second(fail)
     with journal.reading() as state:
         assert (state.load, state.size) == (first, size)
-    assert not journal.db.table("beside").exists()
+    assert not journal.db.has_table("beside")
     load = put_second(write)
     with journal.reading() as state:
         assert (state.load, state.size) == (load, size + 1)

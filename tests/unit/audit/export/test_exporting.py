@@ -140,7 +140,9 @@ def test_the_notes_of_both_agencies_are_exported(journal: Journal[CensusState], 
         {"log": logs.ORIGIN, "witness": logs.HEALTH_ORIGIN, "size": 6, "note": ours},
         {"log": logs.HEALTH_ORIGIN, "witness": logs.ORIGIN, "size": 3, "note": "theirs"},
     ]
-    journal.db.table("cosigned").insert_all(rows, pk=("log", "witness"))
+    journal.db.make_table("cosigned", {"log": str, "witness": str, "size": int, "note": str}, key=("log", "witness"))
+    for row in rows:
+        journal.db.execute("insert into cosigned (log, witness, size, note) values (:log, :witness, :size, :note)", row)
     to = tmp_path / "census"
     export(journal, to)
     assert ((to / "cosigned").read_text(), (to / "witnessed").read_text()) == (ours, "theirs")

@@ -23,13 +23,13 @@ from fakes.clock import FakeClock
 from fakes.desk_world import bits_of
 from fakes.obvious_ledger import Link, ObviousLedger
 from fakes.randomness import SeededRandomness
-from sqlite_utils import Database
 
 from broker_common.crypto.commitments import SALT_BYTES, commit_active, commit_sample
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import BrokerError, RefusedError
 from broker_common.privacy.accounting import fits, price
 from broker_common.privacy.policy import Policy
+from broker_common.storage.database import Database
 from broker_common.storage.journal import Journal
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Shutdown

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 from fakes.logs import hash_of
-from sqlite_utils import Database
 
 from broker_common.errors import InternalError
+from broker_common.storage.database import Database
 from census_node.ledger.steps import EMPTY_DIGEST, LedgerSteps, Step, charge_digest, digest_after
 from census_node.release.outbox import Outbox, Pending
 
@@ -19,7 +19,7 @@ from census_node.release.outbox import Outbox, Pending
 def db() -> Iterator[Database]:
     """The tables of a census journal that the ledger knows."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    made = Database(connection, execute_plugins=False)
+    made = Database(connection)
     LedgerSteps.create_tables(made)
     LedgerSteps.create_tables(made)
     Outbox.create_tables(made)
@@ -143,7 +143,7 @@ def test_membership_is_due_when_it_was_kept_long_enough(
     for step in steps.due(now_ms):
         steps.erase(step)
     assert steps.due(now_ms) == []
-    db.table("pending").delete(hash_of(2))
+    db.execute("delete from pending where ticket = ?", [hash_of(2)])
     assert [step.place for step in steps.due(now_ms)] == ([2] if due else [])
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from fakes.logs import hash_of
-from sqlite_utils import Database
 
+from broker_common.storage.database import Database
 from census_node.release.outbox import Outbox, Pending, WaitingAnswer
 
 
@@ -56,7 +56,7 @@ def opened(path: Path) -> tuple[sqlite3.Connection, Outbox]:
     """The outbox of a file."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA secure_delete=ON")
-    return connection, Outbox(Database(connection, execute_plugins=False))
+    return connection, Outbox(Database(connection))
 
 
 def test_a_pending_charge_survives_a_restart(file: Path) -> None:
