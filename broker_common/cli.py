@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import gc
 import importlib.util
 import io
 import json
@@ -149,8 +150,9 @@ class _Roles(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         found = super().resolve_command(ctx, args)
-        # Its modules are imported: it may handle an interrupt itself now.
+        # Its modules are imported: it may handle an interrupt itself now, and leave garbage.
         interrupts.leave_to_command()
+        gc.enable()
         return found
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -25,7 +25,11 @@ from pathlib import Path
 PROGRAM = Path(sys.executable).with_name("tripartite")
 _MOST_BYTES = 1 << 17
 # Modules that commands import when they run.
-_PRELOADED = ("census_node.assembly", "health_node.assembly", "researcher_node.assembly")
+_PRELOADED = (
+    *("census_node.assembly", "health_node.assembly", "researcher_node.assembly", "researcher_node.answers.listing"),
+    *("broker_common.dashboard.running", "census_node.operator.dashboard", "health_node.operator.dashboard"),
+    *("deploy.local", "deploy.synthetic.registers"),
+)
 
 
 class Process:
