@@ -11,7 +11,7 @@ _TYPES: Final[Mapping[type, str]] = {int: "INTEGER", str: "TEXT", bytes: "BLOB"}
 
 
 class Database:
-    """A connection; whoever made it decides on transactions and closes it."""
+    """A connection, whose maker decides on transactions and closes it."""
 
     def __init__(self, conn: sqlite3.Connection) -> None:
         self.conn = conn

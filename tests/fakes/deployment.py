@@ -41,6 +41,8 @@ from researcher_node.assembly import ResearcherHome
 ROLES = ("census", "health", "researcher")
 FRENCH = "mother_tongue = 'French'"
 _LOOK_SECONDS = 0.02
+# Looks cost something, too: after a long wait they are further apart, at most this far.
+_LONGEST_PAUSE_SECONDS = 0.25
 
 Person: TypeAlias = dict[str, str]
 
@@ -119,10 +121,11 @@ def run_here(*words: str | Path) -> Outcome:
 
 def wait_until(holds: Callable[[], bool], what: str) -> None:
     """Return as soon as `holds()`; fail the test when it never does."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    began = time.monotonic()
     while not holds():
-        assert time.monotonic() < deadline, f"after {PATIENCE_SECONDS} s still not: {what}"
-        time.sleep(_LOOK_SECONDS)
+        waited = time.monotonic() - began
+        assert waited < PATIENCE_SECONDS, f"after {PATIENCE_SECONDS} s still not: {what}"
+        time.sleep(min(max(_LOOK_SECONDS, waited / 10), _LONGEST_PAUSE_SECONDS))
 
 
 def persons(records: Iterable[Person]) -> int:
@@ -354,7 +357,13 @@ class Node:
     """A serving process of our own, what it prints, and its standard error in a file beside the deployment."""
 
     def __init__(
-        self, directory: Path, words: Sequence[str | Path], *, ready_lines: int, is_forked: bool = False
+        self,
+        directory: Path,
+        words: Sequence[str | Path],
+        *,
+        ready_lines: int,
+        is_forked: bool = False,
+        cwd: Path | None = None,
     ) -> None:
         """Forked: of a process that has imported the program (`fakes.nursery`), and with its command line and environment."""
         self._ready_lines = ready_lines
@@ -367,11 +376,16 @@ class Node:
         with self.stderr_file.open("ab") as stderr:
             try:
                 if is_forked:
-                    self.process = nursery.start(words, writing, stderr.fileno())
+                    self.process = nursery.start(words, writing, stderr.fileno(), cwd=cwd)
                 else:
                     # A session of its own: a signal to the test run is not a signal to the nodes.
                     self.process = subprocess.Popen(
-                        words, stdin=subprocess.DEVNULL, stdout=writing, stderr=stderr, start_new_session=True
+                        words,
+                        cwd=cwd,
+                        stdin=subprocess.DEVNULL,
+                        stdout=writing,
+                        stderr=stderr,
+                        start_new_session=True,
                     )
             finally:
                 os.close(writing)

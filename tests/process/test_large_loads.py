@@ -17,8 +17,8 @@ from fakes.patience import PATIENCE_SECONDS
 pytestmark = pytest.mark.process
 
 # Enough for `init` to use a process for each agency, and for chunks to be many.
-POPULATION = 120_000
-REPEATED = 100_000
+POPULATION = 100_000
+REPEATED = 20_000
 WRONG_EVERY = 997
 LOADS = {"census": "registries", "health": "people"}
 ROLES = pytest.mark.parametrize("role", LOADS)
@@ -48,7 +48,7 @@ def damaged(line: str, way: int) -> str:
 
 @ROLES
 def test_counts_are_exact_among_scattered_faults_and_repeats(deployment: Deployment, tmp_path: Path, role: str) -> None:
-    """Each wrong row is counted once and everybody else is loaded; a hundred thousand repeats are not people."""
+    """Each wrong row is counted once and everybody else is loaded; twenty thousand repeats are not people."""
     header, *rows = lines_of(deployment, role)
     carded = [row for row in rows if not row.startswith(",")]
     wrong = {at: damaged(row, at % 4) for at, row in enumerate(carded) if at % WRONG_EVERY == 0}

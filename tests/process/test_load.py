@@ -69,7 +69,7 @@ def test_stop_under_load_loses_no_accepted_question(tmp_path: Path) -> None:
     accepted = deployment.tickets("health", "submitted")
     left = [ticket for ticket in accepted if ticket not in deployment.tickets("health", "settled")]
     assert left, "the nodes waited for every question, or nothing was under way"
-    with deployment.up():
+    with deployment.nodes():
         wait_until(
             lambda: accepted.keys() <= deployment.tickets("health", "settled").keys() | refused(deployment),
             "every accepted question has come to its end",

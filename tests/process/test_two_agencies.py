@@ -1,8 +1,8 @@
 """docs/two-agencies.md, executed as it stands: each party in a folder of its own, with its own keys and real processes.
 
 The differences from two machines are listed here and nowhere else: the two names of hosts stand for ports of this machine, a
-fingerprint that is told by telephone is taken from what its owner's command has printed, what travels is copied, and the program is
-installed already.
+fingerprint that is told by telephone is taken from what its owner's command has printed, what travels is copied, the program is
+installed already, and its processes are forked from one that has imported it (`fakes.nursery`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from fakes.deployment import Node, run
 from fakes.nursery import PROGRAM
-from fakes.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.process
 
@@ -122,43 +122,23 @@ class Afternoon:
         return re.sub(r"FINGERPRINT-OF-([a-z]+)", lambda name: self.told[name[1]], line)
 
     def _environment(self) -> dict[str, str]:
-        return os.environ | {"PATH": f"{Path(PROGRAM).parent}:{os.environ['PATH']}", "TRIPARTITE_LANG": "en"}
+        return {"PATH": f"{PROGRAM.parent}:{os.environ['PATH']}"}
 
     def _run(self, step: Step, words: list[str]) -> None:
-        done = subprocess.run(
-            words,
-            cwd=self.folder(step.party),
-            env=self._environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
-        assert done.returncode == 0, f"step {step.number}: {shlex.join(words)}\n{done.stdout}{done.stderr}"
+        if words[0] != "tripartite":
+            subprocess.run(words, cwd=self.folder(step.party), stdin=subprocess.DEVNULL, check=True)
+            return
+        done = run(*words[1:], cwd=self.folder(step.party), env=self._environment())
+        assert done.code == 0, f"step {step.number}: {shlex.join(words)}\n{done.stdout}{done.stderr}"
         self.said.setdefault(step.party, []).append(done.stdout)
         if words[1:3] == ["keys", "card"]:
             (fingerprint,) = FINGERPRINT.findall(done.stdout)
             self.told[Path(words[-1]).stem] = fingerprint
 
     def _serve(self, party: str, words: list[str]) -> None:
-        node = subprocess.Popen(
-            [*words, "--while-stdin-open"],
-            cwd=self.folder(party),
-            env=self._environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        self.nodes.callback(_end, node)
-        assert node.stdout is not None
-        assert "ready" in node.stdout.readline()
-
-
-def _end(node: subprocess.Popen[str]) -> None:
-    node.terminate()
-    node.communicate(timeout=PATIENCE_SECONDS)
+        node = Node(self.folder(party), [PROGRAM, *words[1:]], ready_lines=1, is_forked=True, cwd=self.folder(party))
+        self.nodes.callback(node.end)
+        node.wait_ready()
 
 
 def free_ports(count: int) -> list[int]:
