@@ -70,6 +70,22 @@ def test_help_imports_no_library_of_work(words: tuple[str, ...]) -> None:
     assert commands == MADE_OF[words[0]]
 
 
+def test_up_imports_nothing_that_its_nodes_work_with() -> None:
+    """It waits for its children; each of them imports what it needs."""
+    # `init` beside it lists choices of a policy.
+    assert imported("up", "--help") & HEAVY <= {"cryptography", "msgspec"}
+
+
+@pytest.mark.parametrize("role", ["census", "health", "researcher"])
+def test_a_node_imports_no_library_that_only_some_loads_or_readers_need(role: str) -> None:
+    """A service starts in half a second: data frames, other databases, plots and pages are for who asks for them."""
+    needed = f"import {role}_node.cli, {role}_node.assembly{_TELLING}"
+    done = subprocess.run([sys.executable, "-c", needed, "--version"], capture_output=True, text=True, check=True)
+    found = set(json.loads(done.stderr.splitlines()[-1]))
+    assert {"grpc", "numpy", "sqlite3"} <= found
+    assert found & {"duckdb", "jinja2", "matplotlib", "pandas", "pyarrow", "starlette", "uvicorn"} == set()
+
+
 def test_completing_a_command_imports_no_library_of_work() -> None:
     """It happens at every press of the key."""
     complete = {"_TRIPARTITE_COMPLETE": "bash_complete", "COMP_WORDS": "tripartite researcher ", "COMP_CWORD": "2"}
