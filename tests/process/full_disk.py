@@ -1,4 +1,4 @@
-"""One agency's home, or a researcher's, on a disk that becomes full: `full_disk.py ROLE DIRECTORY SPARE...`.
+"""One agency's home, or a researcher's, on a disk that becomes full: `full_disk.py ROLE DIRECTORY SPARE,SPARE ...`, one after the other.
 
 Runs in a mount namespace of its own, where it may mount; `test_full_disk.py` starts it. For every SPARE the disk is
 filled up to so many bytes, questions are asked until the node stops, the disk is freed and the node started again.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 # As pytest sees them: what tests share is imported as `fakes.NAME`.
@@ -184,6 +185,12 @@ async def submit(session: Session, stored: list[AskedQuestion]) -> None:
         await session._submit(asked, asyncio.get_running_loop().time() + PATIENCE_SECONDS, lambda _: None)
 
 
+def batched(words: list[str]) -> Iterator[tuple[str, str, str]]:
+    """Three words at a time."""
+    each = iter(words)
+    return zip(each, each, each, strict=True)
+
+
 def main(role: str, directory: Path, spares: list[int]) -> None:
     """One role's disk."""
     deployment = Deployment(directory)
@@ -196,6 +203,8 @@ def main(role: str, directory: Path, spares: list[int]) -> None:
 
 if __name__ == "__main__":
     try:
-        main(sys.argv[1], Path(sys.argv[2]), [int(word) for word in sys.argv[3:]])
+        for name, folder, numbers in batched(sys.argv[1:]):
+            sys.stderr.write(f"{name}\n")
+            main(name, Path(folder), [int(number) for number in numbers.split(",")])
     except BrokerError as error:
         raise AssertionError(error.code) from error

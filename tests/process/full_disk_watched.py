@@ -1,4 +1,4 @@
-"""An agency's home on a disk that becomes full, and its dashboard: `full_disk_watched.py ROLE DIRECTORY`.
+"""An agency's home on a disk that becomes full, and its dashboard: `full_disk_watched.py DIRECTORY...`, for each agency of one.
 
 Runs in a mount namespace of its own, where it may mount; `test_full_disk.py` starts it. A broken promise is an AssertionError.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 # As pytest sees them: what tests share is imported as `fakes.NAME`.
@@ -38,8 +39,15 @@ def full_disk_shows(watch: Watch, node: Node, disk: SmallDisk) -> None:
     wait_until(lambda: any(line["event"] == "problem over" for line in watch.logged), "over in the log as well")
 
 
+def watched(role: str, deployment: Deployment) -> None:
+    """One agency alone, so that nobody gives it anything to write."""
+    disk = SmallDisk(deployment.home(role))
+    with watching(deployment.home(role), role) as watch, deployment.node(role) as node:
+        full_disk_shows(watch, node, disk)
+
+
 if __name__ == "__main__":
-    role, deployment = sys.argv[1], Deployment(Path(sys.argv[2]))
-    small = SmallDisk(deployment.home(role))
-    with watching(deployment.home(role), role) as shown, deployment.node(role) as served:
-        full_disk_shows(shown, served, small)
+    deployments = [Deployment(Path(word)) for word in sys.argv[1:]]
+    # At once: most of it is waiting.
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(watched, ("census", "health"), deployments))
