@@ -8,6 +8,7 @@ installed program as users do, and so does a test that looks at a command line o
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import json
 import os
@@ -116,32 +117,50 @@ def _nursery() -> socket.socket:
 
 def _serve(requests: socket.socket) -> list[str]:
     """Fork for every request. Returns in each child, with its words."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    woken, waking = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(waking)
+    telling: dict[int, int] = {}
     while True:
+        ready, _, _ = select.select([requests, woken], [], [])
+        if woken in ready:
+            os.read(woken, _MOST_BYTES)
+            _tell_ends(telling)
+        if requests not in ready:
+            continue
         content, fds, *_ = socket.recv_fds(requests, _MOST_BYTES, 4)
         if not content:
             os._exit(0)
-        if os.fork() == 0:
+        *standard, told = fds
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             requests.close()
-            return _forked(json.loads(content), fds)
-        for fd in fds:
-            os.close(fd)
-
-
-def _forked(request: dict[str, object], fds: list[int]) -> list[str]:
-    """Fork once more: one process tells of the other one's end."""
-    *standard, telling = fds
-    child = os.fork()
-    if child:
+            for fd in (woken, waking, told, *telling.values()):
+                os.close(fd)
+            return _forked(json.loads(content), standard)
+        telling[pid] = told
+        os.write(told, f"{pid}\n".encode())
         for fd in standard:
             os.close(fd)
-        os.write(telling, f"{child}\n".encode())
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _tell_ends(telling: dict[int, int]) -> None:
+    """Tell of every child that has ended, how."""
+    while telling:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        told = telling.pop(pid)
         # The one who asked may be gone.
-        os.write(telling, f"{code}\n".encode())
-        os._exit(0)
-    os.close(telling)
+        with contextlib.suppress(BrokenPipeError):
+            os.write(told, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+        os.close(told)
+
+
+def _forked(request: dict[str, object], standard: list[int]) -> list[str]:
+    """Be a process of its own, with the files, folder and environment that were asked for."""
     os.setsid()
     for number, fd in enumerate(standard):
         os.dup2(fd, number)
