@@ -21,7 +21,7 @@ QUESTIONS = 72
 
 def test_load_of_eight_is_answered_and_replays_clean(tmp_path: Path) -> None:
     """Eight researchers of mixed sizes, one of them with forty questions at once: nothing is lost, doubled or refused."""
-    plan = Plan(people=2000, researchers=8, seconds=4, tick_ms=0, greedy=40)
+    plan = Plan(people=2000, researchers=8, seconds=3, tick_ms=0, greedy=40)
     load = measure(tmp_path / "deployment", plan)
     answers = load.answered.total()
     assert not load.refused

@@ -31,7 +31,10 @@ def test_nobody_is_counted_twice_however_many_ask_at_once(tmp_path: Path) -> Non
     deployment = make(tmp_path / "deployment", "--max-belief", "0.8", population=POPULATION)
     deployment.order_policy(accounting="per_person", max_answers=ALLOWED)
     with deployment.node("census"), deployment.node("health"):
-        with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
+        context = multiprocessing.get_context("forkserver")
+        # What all of them import, one process imports for them.
+        context.set_forkserver_preload([__name__])
+        with context.Pool(PROCESSES) as pool:
             ended = Counter(code for codes in pool.map(race, [deployment.directory] * PROCESSES) for code in codes)
         # A question refused for want of a place is asked again, until the policy's last answer.
         while ended["answered"] < ALLOWED and ended.total() < 4 * PROCESSES * EACH:
