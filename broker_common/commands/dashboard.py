@@ -10,11 +10,8 @@ import click
 
 from broker_common.cli import emit
 from broker_common.commands import texts
-from broker_common.commands.options import Whole, home_option, json_option, lifeline_option
+from broker_common.commands.options import home_option, json_option, lifeline_option, port_option
 from broker_common.language import said
-
-# TCP has no larger one.
-_MAX_PORT = 65_535
 
 
 def dashboard_command(open_home: Callable[[Path], Any]) -> click.Command:
@@ -22,13 +19,7 @@ def dashboard_command(open_home: Callable[[Path], Any]) -> click.Command:
 
     @click.command()
     @home_option
-    @click.option(
-        "--port",
-        type=Whole(0, _MAX_PORT),
-        default=0,
-        show_default=True,
-        help="Where to listen on this machine; 0 picks a free port.",
-    )
+    @port_option
     @click.option(
         "--configured", is_flag=True, help="Listen where [dashboard] in config.toml says, as a serving node does."
     )

@@ -88,6 +88,13 @@ max_rejected_option = click.option(
     type=Whole(0, _MOST_ROWS),
     help="Refuse the file if more rows than this are wrong. Otherwise: more than 100 and more than 1 percent.",
 )
+port_option = click.option(
+    "--port",
+    type=Whole(0, _MAX_PORT),
+    default=0,
+    show_default=True,
+    help="Where to listen on this machine; 0 picks a free port.",
+)
 lifeline_option = click.option(
     "--while-stdin-open", "lifeline", is_flag=True, help="Stop when standard input ends: for a parent process."
 )

@@ -11,7 +11,7 @@ from broker_common.errors import InvalidRequestError
 from broker_common.language import Language, phrase
 from broker_common.monitoring import Figures
 from broker_common.storage.follower import Head
-from broker_common.tlog.history import Happening
+from broker_common.tlog.history import Happening, Use
 from broker_common.tlog.parties import Registration, peer_name, witness_of
 from broker_common.tlog.replay import LogState
 
@@ -56,6 +56,25 @@ class Certificate:
     name: str
     is_own: bool
     end_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPicture:
+    """Common part of the pictures of every agency's log."""
+
+    origin: str
+    release: str
+    load: str
+    log_size: int
+    log_ms: int
+    # As far as the other agency has to have cosigned the log, and when the newest entry of that was written.
+    due_size: int
+    due_ms: int
+    checkpoint: str
+    witnessed: Witnessed | None
+    happenings: tuple[Happening, ...]
+    use: Mapping[tuple[str, str], Use]
+    certificates: tuple[Certificate, ...]
 
 
 def witnessed_by(state: LogState, head: Head, witnesses: Mapping[str, Registration]) -> Witnessed | None:

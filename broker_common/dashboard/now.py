@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from broker_common.agency.config import DashboardConfig
 from broker_common.crypto.certificates import certificate_ends
 from broker_common.dashboard.log_picture import (
     WARN_CERTIFICATE_MS,
     Certificate,
+    LogPicture,
     Problem,
-    Witnessed,
     disk_problems,
     key_problems,
     keys_changed_ms,
@@ -25,7 +25,6 @@ from broker_common.language import phrase
 from broker_common.monitoring import Figures, read_figures
 from broker_common.storage.follower import Followed
 from broker_common.storage.home import Home
-from broker_common.tlog.history import Happening
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,25 +72,6 @@ def certificate_problems(own: OwnCertificates, now_ms: int) -> list[Problem]:
         "operator": phrase("An operator's certificate ends within 60 days or has ended: see whose, under Activity."),
     }
     return [Problem(text, stops=False) for role, text in texts.items() if role in ending]
-
-
-class LogPicture(Protocol):
-    """Common part of the pictures of every agency's log."""
-
-    @property
-    def happenings(self) -> tuple[Happening, ...]: ...
-    @property
-    def log_size(self) -> int: ...
-    @property
-    def log_ms(self) -> int: ...
-    @property
-    def due_size(self) -> int: ...
-    @property
-    def due_ms(self) -> int: ...
-    @property
-    def witnessed(self) -> Witnessed | None: ...
-    @property
-    def certificates(self) -> Sequence[Certificate]: ...
 
 
 PictureT = TypeVar("PictureT", bound=LogPicture)

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from broker_common.crypto.cards import VerifiedCard
-from broker_common.dashboard.log_picture import Certificate, Witnessed, certificates_of, witnessed_by
+from broker_common.dashboard.log_picture import LogPicture, certificates_of, witnessed_by
 from broker_common.privacy.accounting import answers_left
 from broker_common.privacy.belief import belief_of_units
 from broker_common.privacy.policy import Policy
 from broker_common.storage.follower import Head
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Rostered
-from broker_common.tlog.history import Happening, History, Point, Use
+from broker_common.tlog.history import History, Point
 
 # The pace of answers is given for a day.
 DAY_MS = 86_400_000
@@ -27,17 +27,14 @@ DAY_MS = 86_400_000
 _PACE_MS = 30 * DAY_MS
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture(LogPicture):
     """One state of the log."""
 
-    origin: str
     # None before the agency has put it into its log.
     own_card: VerifiedCard | None
     policy: Policy | None
     policy_hash: str
-    release: str
-    load: str
     is_shut_down: bool
     shutdown_reason: str
     shutdown_note: str
@@ -51,17 +48,7 @@ class Picture:
     # The most that anybody can have been charged, and what nobody can have come to believe.
     worst_units: int
     worst_belief: Decimal
-    log_size: int
-    log_ms: int
-    # As far as the other agency has to have cosigned the log, and when the newest entry of that was written.
-    due_size: int
-    due_ms: int
-    checkpoint: str
-    witnessed: Witnessed | None
-    happenings: tuple[Happening, ...]
-    use: Mapping[tuple[str, str], Use]
     points: tuple[Point, ...]
-    certificates: tuple[Certificate, ...]
     # The roster in force of each agency.
     rosters: Mapping[str, Rostered]
     # The health agencies that are registered.

@@ -12,7 +12,6 @@ import json
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Self
 
 from grpc.aio import AioRpcError
@@ -80,9 +79,7 @@ class Spy:
         self._census = census_service_pb2_grpc.CensusServiceStub(channels["census"])
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
     async def quote(self, question: Question, scale: int) -> list[str]:

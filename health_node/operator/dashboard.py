@@ -13,9 +13,8 @@ from broker_common.dashboard.agency import AgencyDashboard
 from broker_common.dashboard.cells import LEAST_CELL
 from broker_common.dashboard.charts import Bar, bars
 from broker_common.dashboard.log_picture import (
-    Certificate,
+    LogPicture,
     Problem,
-    Witnessed,
     certificate_rows,
     certificates_of,
     process_problems,
@@ -31,7 +30,7 @@ from broker_common.monitoring import refusals_by_code
 from broker_common.storage.follower import Head
 from broker_common.storage.journal import rows_of
 from broker_common.tlog.health_state import HealthState
-from broker_common.tlog.history import Happening, History, Use
+from broker_common.tlog.history import History
 from broker_common.values import Clock
 from health_node.assembly import HealthHome
 from health_node.operator.cohort_figures import (
@@ -44,13 +43,10 @@ from health_node.operator.cohort_figures import (
 from health_node.roster.book import RosterBook, SentRoster
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture(LogPicture):
     """A health log at one instant, as an immutable picture. It follows from the log alone, and from nobody's records."""
 
-    origin: str
-    release: str
-    load: str
     submitted: int
     open_questions: int
     forwarded: int
@@ -58,16 +54,6 @@ class Picture:
     settled: int
     # The number of refusals of each code, as the census node gave it.
     refusals: Mapping[str, int]
-    log_size: int
-    log_ms: int
-    # As far as the other agency has to have cosigned the log, and when the newest entry of that was written.
-    due_size: int
-    due_ms: int
-    checkpoint: str
-    witnessed: Witnessed | None
-    happenings: tuple[Happening, ...]
-    use: Mapping[tuple[str, str], Use]
-    certificates: tuple[Certificate, ...]
 
 
 def picture_of(state: HealthState, history: History, head: Head) -> Picture:

@@ -7,22 +7,13 @@ from pathlib import Path
 import click
 
 from broker_common.cli import emit
-from broker_common.commands.options import Whole, json_option, lifeline_option
+from broker_common.commands.options import json_option, lifeline_option, port_option
 from broker_common.language import said
 from policy_lab.site import texts
 
-# TCP has no larger one.
-_MAX_PORT = 65_535
-
 
 @click.command()
-@click.option(
-    "--port",
-    type=Whole(0, _MAX_PORT),
-    default=0,
-    show_default=True,
-    help="Where to listen on this machine; 0 picks a free port.",
-)
+@port_option
 @click.option(
     "--save",
     "folder",

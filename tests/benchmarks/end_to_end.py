@@ -240,14 +240,22 @@ def _per_person(result: dict[str, Any], role: str, measured: str) -> float:
 def verdicts(result: dict[str, Any]) -> list[str]:
     """Every bar, met or missed, as lines of Markdown."""
     lines = [
-        verdict(found["ratio"], MOST_RATIO, f"times the floor for {found['people']:,}") + _work(found)
+        verdict(found["ratio"], MOST_RATIO, f"times the floor with a sample of {found['people']:,}") + _work(found)
         for found in result["samples"].values()
     ]
-    lines.append(verdict(_spread(result["samples"]), MOST_SPREAD, "of the shortest median between all of them"))
+    lines.append(
+        verdict(_spread(result["samples"]), MOST_SPREAD, "of the shortest median separates it from the longest")
+    )
     if "tick" in result:
         slowest = max(found["answer"]["median"] for found in result["tick"].values()) / 1000
-        lines.append(verdict(slowest, _MOST_AT_TICK, "seconds at the tick, the slowest median"))
-        lines.append(verdict(_spread(result["tick"]), MOST_SPREAD, "of the shortest median between all at the tick"))
+        lines.append(verdict(slowest, _MOST_AT_TICK, "seconds at the tick, the longest median"))
+        lines.append(
+            verdict(
+                _spread(result["tick"]),
+                MOST_SPREAD,
+                "of the shortest median separates it from the longest at the tick",
+            )
+        )
     everybody = "bytes a person at the census node, at its peak, with everybody charged"
     lines.append(verdict(_per_person(result, "census", "peak"), _MOST_BYTES, everybody))
     for role in _NODES:

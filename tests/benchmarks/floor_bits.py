@@ -127,8 +127,8 @@ def verdicts(result: dict[str, Any]) -> list[str]:
     medians = [median for median, _ in pairs]
     ratio, spread = max(median / floor for median, floor in pairs), max(medians) / min(medians) - 1
     return [
-        verdict(ratio, MOST_RATIO, "times the floor for the desk's own work, at the most"),
-        verdict(spread, MOST_SPREAD, "of the shortest median between all of the desk's own"),
+        verdict(ratio, MOST_RATIO, "times the floor for the work of the desk alone, in the worst case"),
+        verdict(spread, MOST_SPREAD, "of the shortest median separates it from the longest, for the desk alone"),
     ]
 
 

@@ -359,8 +359,10 @@ def verdicts(report: dict[str, Any]) -> list[str]:
         # Hardly depends on what else the machine does.
         taken = " + ".join(f"{each:g} ({role})" for role, each in cpu.items())
         most = _CORES * 1000 / sum(cpu.values())
-        lines[0] += f"; processor ms an answer: {taken}, so that {_CORES} cores make {most:.0f} a second at the most"
-    return [*lines, f"- {'pass' if report['replay']['verified'] else 'MISS'}: everything replays"]
+        lines[0] += (
+            f"; an answer takes {taken} ms of processor time, so that {_CORES} cores make at most {most:.0f} a second"
+        )
+    return [*lines, f"- {'pass' if report['replay']['verified'] else 'MISS'}: both logs and all receipts replay"]
 
 
 def show(report: dict[str, Any]) -> None:

@@ -25,84 +25,88 @@ _HEAD: Final = """# How fast, how large, beside what
 
 Measured on {measured}: {processor}; {memory} of memory; load averages {load} in the last minute and quarter of an hour; {system};
 Python {python}, numpy {numpy}, grpcio {grpcio}, cryptography {cryptography}, duckdb {duckdb}, polars {polars}, openmined-psi
-{openmined-psi}, opendp {opendp}. Nodes, researcher and everything they are compared with share this one machine. Figures
-depend on it and on what else it does; ratios and processor time less so. Nothing here is a test.
+{openmined-psi}, opendp {opendp}. The nodes, the researcher and everything that they are compared with share this one machine.
+The figures depend on the machine and on what else it does at the time; ratios and processor time depend on that less. No test uses
+these figures.
 
 ```
 make bench-all        everything below, and this page from it: half an hour on an idle machine
 make bench            questions to 15 million people beside floor and rivals; also PEOPLE=200000 ROUNDS=5 DIR=deployment JSON=1
-make bench-bits       the desk's own work beside the floor, and its instructions counted
+make bench-bits       the work of the desk alone beside the floor, with a count of its instructions
 make bench-events     cohorts of 15 million people by 300 million events; needs 10 GB of memory
 make bench-load       32 researchers at once, on a million people
-make bench-growth     how cost grows along an axis: AXIS=log MOST=10000
+make bench-growth     how the cost grows with one thing at a time: AXIS=log MOST=10000
 make bench-report     this page from what was measured last (build/bench/*.json; sentences: tests/benchmarks/report.py)
 ```
 """
 
-_BARS: Final = """## What is asked, and whether it is met
+_BARS: Final = """## The bars, and whether they are met
 
-Times miss their bar whenever something else keeps the cores busy; processor time says what an idle machine would have to do.
+A time misses its bar when something else keeps the cores busy; processor time shows how much work an idle machine would have.
 """
 
 _END_TO_END: Final = """## A question to {people:,} people
 
-*Answer*: from Submit to the opened and verified answer in the researcher's session, at tick 0, `per_person`: both nodes, every
-durable step, the cosignature and the researcher's checks. *Preparation* comes before: quote, proof of the noise slot, ticket.
-Medians of {rounds} rounds; of fewer than a hundred, p99 is the longest.
+*Answer* is the time from Submit to the opened and verified answer in the researcher's session, at tick 0 and with `per_person`
+accounting. It includes both nodes, every durable step, the cosignature and the researcher's checks. *Preparation* comes before it:
+the quote, the proof of the noise slot and the ticket. The figures are medians of {rounds} rounds; with fewer than a hundred rounds,
+p99 is the longest time.
 
-The *floor* is what remains if nothing is checked, logged, signed or noised, at the same fixed size: a Polars filter, AES-GCM over
-the bits twice, a raw socket under mutual TLS, bare NumPy passes over everybody in two threads, one fsynced write. It is
-measured just before each question, in the same run.
+The *floor* is the work that remains if nothing is checked, logged or signed and no noise is added, at the same fixed size: a Polars
+filter, AES-GCM over the bits twice, a raw socket under mutual TLS, NumPy passes over everybody in two threads, and one write with
+fsync. It is measured just before each question, in the same run.
 """
 
 _AT_THE_TICK: Final = """
-*At the tick*: the same with {release_tick_ms} ms ticks and a forward delay of {forward_delay_ms} ms, the defaults for this population; {rounds} rounds.
+*At the tick* is the same time with ticks of {release_tick_ms} ms and a forward delay of {forward_delay_ms} ms, the defaults for this population, in {rounds} rounds.
 """
 
 _STAGES: Final = """
-Stages are what `log_stages = true` shows the nodes' operators; they overlap. Processor time (ms a question) comes in steps of
-10 ms; these are means. *Bytes a person*: the most that was held at once, everybody charged, mapped files included, less what a
-node with nobody loaded holds.
+The rows of a node are the spans that `log_stages = true` shows its operator; they overlap. Processor time is in ms a question: the
+system counts it in steps of 10 ms, and the table has means. *Bytes a person* is the most memory that the node held at once, with
+everybody charged and mapped files included, less the memory of a node without data.
 """
 
-_BITS: Final = """## The desk's own work
+_BITS: Final = """## The work of the desk alone
 
-Marking, sealing, opening and passes as the product does them, without nodes; socket and flush are the floor's own in both.
+The product marks, seals, opens and passes over everybody, without nodes around it; the socket and the flush are those of the floor in both columns.
 """
 
 _EVENTS: Final = """## Cohorts by events
 
-An event has one of 100,000 codes that form a graph, a day and a length; a column of people lists as many codes; one person has a hundred
-thousand events. The *floor* compares every number of each column once and packs a bit for each, in as many threads. Processor time is that of
-each thread: what an idle machine would take. *Paid for*: what the price allows at the default `work_per_second`.
+An event has a day, a length and one of 100,000 codes, which form a graph. A column of people lists codes of the same graph, and one person
+has a hundred thousand events. The *floor* compares every number of each column once and packs one bit for each, in as many threads. Processor
+time is counted for each thread, and is what an idle machine would take. *Paid for* is the time that the price allows at the default
+`work_per_second`.
 """
 
 _RIVALS: Final = """## Beside what people would pick instead
 
-Same data, cohorts and machine; every count is checked against a join of the sources. *DuckDB and gRPC*: one DuckDB at each agency, plain
-ids streamed over mutual TLS, an exact count. *openmined-psi*: cardinality, in one process. *OpenDP*: a DuckDB join of
-both agencies' data in one process, and Laplace noise.
+All of them have the same data, cohorts and machine, and every count is checked against a join of the sources. *DuckDB and gRPC* has one
+DuckDB at each agency, streams plain ids over mutual TLS and gives an exact count. *openmined-psi* computes the size of an intersection in one
+process. *OpenDP* joins both agencies' data with DuckDB in one process and adds Laplace noise.
 """
 
 _LOAD: Final = """## Many researchers at once
 
-One question after the other each, one greedy researcher sixty at once, at tick 0. Times include waiting in line. *Fairness*: answers
-of the researcher who got fewest over those of who got most, the greedy one aside. Afterwards both logs and all receipts are replayed.
+Each researcher asks one question after the other, and one greedy researcher asks sixty at once; the tick is 0. Times include waiting in the
+queue. *Fairness* is the fewest answers that a researcher got, divided by the most; the greedy one does not count. Afterwards both logs and
+all receipts are replayed.
 """
 
 _GROWTH: Final = """## How cost grows
 
-One thing grows and everything else stays. Populations are asked for a sample near 10,000; terms are of the
-largest population; the log and the answered questions are those of 100,000 people and a sample near 1,000. Starting reads the whole
-log again, so that this grows with it; answering is not to.
+One thing grows and everything else stays as it is. Each population is asked about a sample of about 10,000 people; the terms of criteria
+are measured on the largest population; the log and the answered questions are those of 100,000 people with a sample of about 1,000. A node
+that starts reads the whole log, so the time to start grows with the log; the time to answer should not.
 """
 
 _PROFILE: Final = """## Where the time of one large query goes
 
-![Stages of both nodes on one clock](docs/benchmarks/timeline.png)
+![Spans of both nodes on one clock](docs/benchmarks/timeline.png)
 
-The median of {rounds} rounds, {sample:,} people of {people:,}, {answer:.0f} ms from Submit to the answer; dotted lines are what the
-researcher was told. {when}
+This is the median of {rounds} rounds: a sample of {sample:,} people among {people:,}, with {answer:.0f} ms from Submit to the answer. Dotted lines
+show when the researcher was told of a stage. {when}
 
 {what}
 """
@@ -185,7 +189,7 @@ def _in_all(report: dict[str, Any]) -> str:
     )
     return (
         f"- {report['people']:,} people, {report['researchers']} researchers: {report['answers']} answers in {report['seconds']:.0f} s, "
-        f"refused {sum(report['refused'].values())}, told to come back {report['asked_again_when_busy']}; {memory}."
+        f"refused {sum(report['refused'].values())}, asked to try again {report['asked_again_when_busy']}; {memory}."
     )
 
 

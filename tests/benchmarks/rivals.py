@@ -66,7 +66,7 @@ class Gives(NamedTuple):
 GIVES: Final = (
     Gives(
         "this broker",
-        "the census node learns pseudonyms; nobody else how many; the health node learns nothing of language",
+        "the census node learns pseudonyms, and nobody else learns how many; the health node learns nothing about language",
         "noise from a slot that was committed to before",
         "durable, per person, charged before counting",
         "two cosigned logs, receipts, replay",
@@ -82,8 +82,8 @@ GIVES: Final = (
     ),
     Gives(
         "openmined-psi",
-        "neither side learns whose; sizes are shown",
-        "none: exact count; asking twice with one person less tells about them",
+        "neither side learns who is in both; sizes are shown",
+        "none: exact count; two questions that differ in one person tell about that person",
         "none",
         "none",
         "two",
@@ -330,9 +330,9 @@ def table(result: dict[str, Any], ours: dict[str, Any] | None) -> list[str]:
         each, size = psi["microseconds an element"], psi["bytes"]
         lines.append(
             f"\nopenmined-psi, cardinality of {psi['sample']:,} people against {psi['held']:,}: "
-            f"{each['of the sample']:.0f} µs for each of the sample, {each['held']:.0f} µs for each of those held, "
-            f"{sum(size.values()) / 1e6:.1f} MB sent. What is held differs from question to question, so it is encrypted "
-            f"for each."
+            f"{each['of the sample']:.0f} µs for each person of the sample, {each['held']:.0f} µs for each of the agency's set, "
+            f"{sum(size.values()) / 1e6:.1f} MB sent. The census agency's set differs from question to question, so it is "
+            f"encrypted for each of them."
         )
     lines += ["", "| | who is in the sample | the answer | budget | audit | parties |", "|---|---|---|---|---|---|"]
     lines += [f"| {' | '.join(each)} |" for each in GIVES]

@@ -141,11 +141,11 @@ def sentences(result: dict[str, Any]) -> str:
         reverse=True,
     )
     if len(stages) < 2:
-        return "The nodes have no stages that say more."
+        return "The nodes have no spans that say more."
     (most, first), (less, second), *_ = stages
     return (
         f"Most of the time goes to *{first}* ({most:.0f} ms, {100 * most / result['answer']:.0f} % of the whole). "
-        f"What would come next is *{second}* ({less:.0f} ms)."
+        f"The next longest is *{second}* ({less:.0f} ms)."
     )
 
 

@@ -1,15 +1,56 @@
-"""Other dictionaries: what a node's program may have after its data was loaded."""
+"""Rows of people under the made-up dictionaries, and other dictionaries: what a node's program may have after its data was loaded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary, EventTable
 from deploy.synthetic.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
+from deploy.synthetic.population import CENSUS_COLUMNS, HEALTH_COLUMNS
 
-__all__ = ["CENSUS_DICTIONARY", "CHANGES", "HEALTH_DICTIONARY", "LANGUAGES", "STAYS", "relabelled"]
+__all__ = [
+    "CENSUS_DICTIONARY",
+    "CHANGES",
+    "HEALTH_DICTIONARY",
+    "LANGUAGES",
+    "STAYS",
+    "census_row",
+    "health_row",
+    "relabelled",
+]
+
+
+_PATIENT: Final = {
+    "birth_year": "1950",
+    "age": "61",
+    "sex": "female",
+    "census_division": "Ottawa",
+    "diagnosis": "asthma;copd",
+    "procedure": "angioplasty",
+    "last_admission_date": "2010-12-31",
+    "hospital_visits": "2",
+    "emergency_visits": "1",
+}
+
+
+def health_row(card: str, **values: str) -> str:
+    """A line of the health agency's file: one usual patient but for these values. A column that is not named here is empty."""
+    return _line(HEALTH_COLUMNS, {"health_card": card} | _PATIENT | values)
+
+
+def census_row(card: str, person: str, household: str, **values: str) -> str:
+    """A line of the census agency's file; a variable that is not named has its first code."""
+    first = {column.name: column.codes[0].value for column in CENSUS_DICTIONARY.columns}
+    return _line(CENSUS_COLUMNS, first | {"health_card": card, "person_id": person, "household_id": household} | values)
+
+
+def _line(columns: Sequence[str], values: Mapping[str, str]) -> str:
+    quoted = {name: f'"{value}"' if "," in value else value for name, value in values.items()}
+    if unknown := quoted.keys() - {*columns}:
+        raise ValueError(f"no column {sorted(unknown)}")
+    return ",".join(quoted.get(name, "") for name in columns)
 
 
 def _each(change: Callable[[Column], Column]) -> Callable[[Dictionary], Dictionary]:

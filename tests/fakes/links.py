@@ -21,7 +21,6 @@ from grpc.aio import EOF, AioRpcError, Metadata
 from tripartite.v1 import (
     census_service_pb2,
     census_service_pb2_grpc,
-    log_service_pb2,
     log_service_pb2_grpc,
     policy_pb2,
 )
@@ -36,11 +35,7 @@ from broker_common.rpc.callers import set_caller
 from broker_common.rpc.channel import PROCEED
 from broker_common.rpc.server import StopSignal
 from broker_common.rpc.status import trailing_metadata
-from broker_common.storage.witnessing import Witnessing
 from broker_common.values import Clock
-from census_node.config import LimitConfig as CensusLimits
-from census_node.log_service import LogService
-from census_node.node import CensusNode
 from census_node.query.admission import Arrived
 from census_node.service import CensusService
 from health_node.census_link import CensusLink, CensusNow
@@ -48,7 +43,6 @@ from health_node.config import LimitConfig as HealthLimits
 from health_node.node import HealthNode
 from health_node.roster.sending import RosterSender
 from health_node.service import HealthService
-from health_node.witness import CensusWitness
 
 # Handlers do not use their context; the interceptor does.
 NO_CONTEXT: Any = None
@@ -63,7 +57,6 @@ RosterScript = Callable[
     [AsyncIterator[census_service_pb2.SendRosterRequest], "RosterContext"],
     Awaitable[census_service_pb2.SendRosterResponse],
 ]
-WitnessScript = Callable[[log_service_pb2.WitnessRequest], Awaitable[log_service_pb2.WitnessResponse]]
 
 
 def on_the_wire(error: BrokerError) -> AioRpcError:
@@ -336,7 +329,7 @@ def health_service(
     """The health agency's service over a link, which knows the census node by the card in the health node's log."""
     return HealthService(
         node,
-        census=_link(world, node, link.stub),
+        census=link_to(world, node, link.stub),
         manifest_key=lambda: world.parties[HEALTH].signing(Purpose.MANIFEST),
         limits=limits,
         stop=stop,
@@ -347,19 +340,20 @@ def roster_sender(world: World, node: HealthNode, stub: census_service_pb2_grpc.
     """Sender of the health agency's rosters, to any stub."""
     return RosterSender(
         node,
-        _link(world, node, stub),
+        link_to(world, node, stub),
         manifest_key=lambda: world.parties[HEALTH].signing(Purpose.MANIFEST),
         randomness=os.urandom,
         deadline_ms=int(1000 * PATIENCE_SECONDS),
     )
 
 
-def _link(
+def link_to(
     world: World,
     node: HealthNode,
     stub: census_service_pb2_grpc.CensusServiceAsyncStub,
-    logs: LogLink | None = None,
+    logs: log_service_pb2_grpc.LogServiceAsyncStub | None = None,
 ) -> InMemoryLink:
+    """The node's link to the census node that answers at these stubs."""
     known = world.known(node.journal)
     return InMemoryLink(stub, lambda: known.card("census", CENSUS.organisation), world.health_clock, logs)
 
@@ -372,7 +366,7 @@ class InMemoryLink(CensusLink):
         stub: census_service_pb2_grpc.CensusServiceAsyncStub,
         card: Callable[[], VerifiedCard],
         clock: Clock,
-        logs: LogLink | None = None,
+        logs: log_service_pb2_grpc.LogServiceAsyncStub | None = None,
     ) -> None:
         def no_channel() -> NoReturn:
             raise AssertionError("there is no channel here")
@@ -391,72 +385,9 @@ class InMemoryLink(CensusLink):
 
     async def now(self) -> CensusNow:
         now = replace(await super().now(), stub=self._stub)
-        return now if self._logs is None else replace(now, logs=self._logs.stub)
+        return now if self._logs is None else replace(now, logs=self._logs)
 
     async def _channel(self, card: VerifiedCard) -> aio.Channel:
         del card
         # Its methods are never called: the stub that is made of it is replaced above.
         return cast("aio.Channel", create_autospec(aio.Channel, instance=True))
-
-
-class LogLink:
-    """A health node's stub of the log service: the real one in the same process, or a scripted one."""
-
-    def __init__(self, service: LogService, sender: Identity) -> None:
-        self.service = service
-        self._sender = sender
-        # The answering side; every request, in order, and how many of them are over.
-        self.script: WitnessScript = self.honestly
-        # How many seconds a call is given that its caller gives so many.
-        self.deadline: Callable[[float | None], float | None] = lambda timeout: timeout
-        self.requests: list[log_service_pb2.WitnessRequest] = []
-        self.answered = 0
-
-    @property
-    def stub(self) -> log_service_pb2_grpc.LogServiceAsyncStub:
-        return cast("log_service_pb2_grpc.LogServiceAsyncStub", self)
-
-    async def Witness(  # noqa: N802 - the name that the proto gives it
-        self,
-        request: log_service_pb2.WitnessRequest,
-        timeout: float,  # noqa: ASYNC109 - as stubs have it
-        *,
-        wait_for_ready: bool = False,
-    ) -> log_service_pb2.WitnessResponse:
-        """Answer of the script; foreign errors as a caller in another process has them."""
-        del wait_for_ready
-        self.requests.append(request)
-        try:
-            async with asyncio.timeout(self.deadline(timeout)):
-                return await self.script(request)
-        except TimeoutError as error:
-            raise AioRpcError(StatusCode.DEADLINE_EXCEEDED, Metadata(), Metadata()) from error
-        except BrokerError as error:
-            raise on_the_wire(error) from error
-        finally:
-            self.answered += 1
-
-    async def honestly(self, request: log_service_pb2.WitnessRequest) -> log_service_pb2.WitnessResponse:
-        """A script: what the real service says."""
-        refuse_unknown_fields(request)
-        set_caller(self._sender)
-        return await self.service.Witness(request, NO_CONTEXT)
-
-
-def census_witness(world: World, node: HealthNode, link: LogLink) -> CensusWitness:
-    """The health agency's witness of the census log, over a link."""
-    known = world.known(node.journal)
-    stub = create_autospec(census_service_pb2_grpc.CensusServiceStub, instance=True)
-    return CensusWitness(
-        _link(world, node, stub, link),
-        node.journal,
-        known=known,
-        witnessing=Witnessing(node.journal, cosigner=lambda: world.cosigner(HEALTH), clock=world.health_clock),
-        census=CENSUS.organisation,
-    )
-
-
-def log_service(world: World, node: CensusNode, limits: CensusLimits, stop: StopSignal | None = None) -> LogService:
-    """The census node's log service; without `stop` nothing stops it."""
-    witnessing = Witnessing(node.journal, cosigner=lambda: world.cosigner(CENSUS), clock=world.census_clock)
-    return LogService(node, witnessing, world.known(node.journal), limits, StopSignal() if stop is None else stop)

@@ -17,7 +17,7 @@ import tomli_w
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from fakes import event_worlds
-from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY, STAYS
+from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY, STAYS, census_row, health_row
 from fakes.obvious_criteria import ObviousPerson, meets
 from fakes.registries import made_names
 from fakes.world import make_policy
@@ -61,6 +61,7 @@ from broker_common.storage.source.values import ListReader
 from broker_common.values import base64_text, parse_base64
 from census_node.config import CensusConfig
 from census_node.registry.loading import id_columns, read_registry
+from deploy.synthetic.population import CENSUS_COLUMNS, HEALTH_COLUMNS
 from health_node.config import HealthConfig
 from health_node.people.cohort import Scratch, compile_condition
 from health_node.people.encoding import Encoding, Stored
@@ -727,22 +728,26 @@ def _event_source_seeds() -> dict[str, bytes]:
 
 
 def _census_source_seeds() -> dict[str, bytes]:
-    head = b"health_card,person_id,household_id," + ",".join(CENSUS_DICTIONARY.names).encode()
-    row = f"{_CARD},1,1,French,French,English and French,French,None,None,No work,No work,Yes\n".encode()
+    head, nothing = ",".join(CENSUS_COLUMNS).encode(), b"," * len(CENSUS_DICTIONARY.names)
+    row = f"{census_row(_CARD, '1', '1', mother_tongue='French')}\n".encode()
     return {
         "one": head + b"\n" + row,
-        "bom": b"\xef\xbb\xbf" + head + b"\r\n" + row + b"\r\n,2,1,,,,,,,,,\n",
-        "quoted": head + b"\n" + b'"5584-486-673","1,1","x","English, French and other",,,,,,,,\n' + row,
+        "bom": b"\xef\xbb\xbf" + head + b"\r\n" + row + b"\r\n,2,1" + nothing + b"\n",
+        "quoted": head + b"\n" + b'"5584-486-673","1,1","x","English, French and other"' + nothing[1:] + b"\n" + row,
         "bad header": head.replace(b"person_id", b"person") + b"\n" + row,
     }
 
 
 def _health_source_seeds() -> dict[str, bytes]:
-    names = ",".join(("health_card", *HEALTH_DICTIONARY.names)).encode()
-    row = f"{_CARD},70,1941,female,Ottawa,stroke;asthma,angioplasty,2010-03-31,2,0\n".encode()
+    names = ",".join(HEALTH_COLUMNS).encode()
+    row = f"{health_row(_CARD)}\n".encode()
     return {
         "one": names + b"\n" + row,
-        "quoted": names + b"\n" + row.replace(b"Ottawa", b'"Stormont, Dundas and Glengarry"') + b",,,,,,,,,\n",
+        "quoted": names
+        + b"\n"
+        + row.replace(b"Ottawa", b'"Stormont, Dundas and Glengarry"')
+        + b"," * len(HEALTH_DICTIONARY.names)
+        + b"\n",
         "bad empty": names + b"\n",
     }
 

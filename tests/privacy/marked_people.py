@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from fakes.dictionaries import CENSUS_DICTIONARY
 
 from deploy.synthetic.cards import BLOCK_SIZE, card_digits
+from deploy.synthetic.population import CENSUS_COLUMNS, HEALTH_COLUMNS
 
 _SEED = 20_110_510
 _LANGUAGES = ("English", "English and French", "Other")
@@ -24,19 +24,6 @@ _FIRST = ("English", "French", "English and French", "Neither")
 _KNOWLEDGE = ("English only", "French only", "English and French", "Neither")
 _HOME = ("English", "French", "Other")
 MARKED_CARD_ROW = 0
-_HEALTH_COLUMNS = (
-    "health_card",
-    "age",
-    "birth_year",
-    "sex",
-    "census_division",
-    "diagnosis",
-    "procedure",
-    "last_admission_date",
-    "hospital_visits",
-    "emergency_visits",
-)
-_CENSUS_COLUMNS = ("health_card", "person_id", "household_id", *CENSUS_DICTIONARY.names)
 
 Row = dict[str, str]
 
@@ -144,33 +131,28 @@ def _cards(generator: np.random.Generator, count: int) -> list[str]:
 
 def _health_row(card: str, drawn: list[int], diagnosis: str) -> Row:
     age = drawn[0] % 100
-    values = (
-        card,
-        str(age),
-        str(2010 - age),
-        ("female", "male")[drawn[1] % 2],
-        ("Ottawa", "Kenora", "Grey")[drawn[1] % 3],
-        diagnosis,
-        "",
-        "",
-        str(drawn[2] % 90),
-        str(drawn[3] % 90),
-    )
-    return dict(zip(_HEALTH_COLUMNS, values, strict=True))
+    return dict.fromkeys(HEALTH_COLUMNS, "") | {
+        "health_card": card,
+        "age": str(age),
+        "birth_year": str(2010 - age),
+        "sex": ("female", "male")[drawn[1] % 2],
+        "census_division": ("Ottawa", "Kenora", "Grey")[drawn[1] % 3],
+        "diagnosis": diagnosis,
+        "hospital_visits": str(drawn[2] % 90),
+        "emergency_visits": str(drawn[3] % 90),
+    }
 
 
 def _census_row(number: int, card: str, drawn: list[int], *, french: bool) -> Row:
-    answered = (
-        card,
-        f"p{number}x",
-        f"h{number}x",
-        "French" if french else _LANGUAGES[drawn[4] % len(_LANGUAGES)],
-        _FIRST[drawn[5] % len(_FIRST)],
-        _KNOWLEDGE[drawn[6] % len(_KNOWLEDGE)],
-        _HOME[drawn[7] % len(_HOME)],
-    )
-    unasked = ("not asked",) * (len(_CENSUS_COLUMNS) - len(answered))
-    return dict(zip(_CENSUS_COLUMNS, answered + unasked, strict=True))
+    return dict.fromkeys(CENSUS_COLUMNS, "not asked") | {
+        "health_card": card,
+        "person_id": f"p{number}x",
+        "household_id": f"h{number}x",
+        "mother_tongue": "French" if french else _LANGUAGES[drawn[4] % len(_LANGUAGES)],
+        "first_official_language": _FIRST[drawn[5] % len(_FIRST)],
+        "knowledge_of_official_languages": _KNOWLEDGE[drawn[6] % len(_KNOWLEDGE)],
+        "home_language": _HOME[drawn[7] % len(_HOME)],
+    }
 
 
 def write_csv(path: Path, rows: list[Row]) -> None:

@@ -60,9 +60,9 @@ def test_questions_are_measured_beside_the_floor(deployment: Deployment, tmp_pat
     assert f"A question to {PEOPLE:,} people" in page
     # A bar for each sample's ratio, for how far they lie apart at tick 0 and at the tick, and for what everybody takes.
     bars = (
-        "times the floor for",
-        "between all of them",
-        "between all at the tick",
+        "times the floor with a sample of",
+        "separates it from the longest;",
+        "separates it from the longest at the tick",
         "bytes a person at the census node",
     )
     assert [len(re.findall(rf"^- (?:pass|MISS): .*{bar}", page, re.MULTILINE)) for bar in bars] == [3, 1, 1, 1]

@@ -14,6 +14,8 @@ from fakes.deployment import FRENCH, Deployment, make, persons, run_here
 from fakes.homes import declare
 from fakes.parquet import HEALTH_TYPES, parquet_from_csv, write_parquet
 
+from deploy.synthetic.population import CENSUS_COLUMNS, HEALTH_COLUMNS
+
 pytestmark = pytest.mark.process
 
 MAX_BELIEF = "0." + "9" * 26
@@ -75,8 +77,11 @@ HEALTH_FAULTS: list[tuple[Callable[[list[str]], str], str]] = [
     (lambda lines: field(lines[14], 2, "131"), "age is not between 0 and 130"),
     (lambda lines: field(lines[15], 7, "31.03.2011"), "last_admission_date is not a date written YYYY-MM-DD"),
     (lambda lines: field(lines[16], 5, "asthma;asthma"), "diagnosis holds a code twice"),
-    (lambda lines: lines[17] + ",more", "has 11 fields instead of 10"),
-    (lambda lines: lines[18].rpartition(",")[0], "has 9 fields instead of 10"),
+    (lambda lines: lines[17] + ",more", f"has {len(HEALTH_COLUMNS) + 1} fields instead of {len(HEALTH_COLUMNS)}"),
+    (
+        lambda lines: lines[18].rpartition(",")[0],
+        f"has {len(HEALTH_COLUMNS) - 1} fields instead of {len(HEALTH_COLUMNS)}",
+    ),
     (lambda lines: lines[1], "repeats the health_card of line 2"),
     (lambda lines: field(lines[20], 4, '"Ottawa'), "has a quote in the wrong place or one that is not closed"),
 ]
@@ -85,7 +90,7 @@ CENSUS_FAULTS: list[tuple[Callable[[list[str]], str], str]] = [
     (lambda lines: field(lines[11], 3, "Klingon"), "mother_tongue holds a code that is not published"),
     (lambda lines: field(lines[12], 1, ""), "person_id is empty"),
     (lambda lines: field(lines[13], 1, "P00000001"), "contradicts an earlier row of its person_id"),
-    (lambda lines: lines[14] + ",more", "has 13 fields instead of 12"),
+    (lambda lines: lines[14] + ",more", f"has {len(CENSUS_COLUMNS) + 1} fields instead of {len(CENSUS_COLUMNS)}"),
     (lambda lines: field(field(lines[15], 0, ""), 1, "P00000001"), "repeats the person_id"),
 ]
 

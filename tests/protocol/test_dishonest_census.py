@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 from fakes.dictionaries import CENSUS_DICTIONARY
-from fakes.links import NO_CONTEXT, census_witness, log_service
+from fakes.links import NO_CONTEXT
 from fakes.patience import PATIENCE_SECONDS, until
 from fakes.quotes import Offer
 from fakes.world import CENSUS, CENSUS_ORIGIN, FRENCH, HEALTH, RESEARCHER, World, charge_and_answer, release
 from msgspec import structs
 from protocol.dishonest import LogSession, charged_otherwise, known_census_log, release_anyway
+from protocol.log_link import census_witness, log_service
 from protocol.pair import STAGES
 from protocol.witnessed import WitnessedPair
 from tripartite.v1 import answer_pb2, census_service_pb2, log_service_pb2

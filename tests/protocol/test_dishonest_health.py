@@ -10,9 +10,10 @@ import os
 from collections.abc import Callable
 
 import pytest
-from fakes.links import NO_CONTEXT, log_service
+from fakes.links import NO_CONTEXT
 from fakes.patience import NEVER_SECONDS, PATIENCE_SECONDS, until
 from fakes.world import CENSUS_ORIGIN, HEALTH, HEALTH_ORIGIN, OTHER_HEALTH, RESEARCHER, Order, World
+from protocol.log_link import log_service
 from protocol.pair import STAGES
 from protocol.witnessed import WitnessedPair
 from structlog.testing import capture_logs

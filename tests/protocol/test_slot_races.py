@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 from fakes.dictionaries import CENSUS_DICTIONARY
-from fakes.links import NO_CONTEXT, arrived, log_service
+from fakes.links import NO_CONTEXT, arrived
 from fakes.patience import until
 from fakes.world import FRENCH, HEALTH, OWNER, Order, OrderedSample, World, charge_and_answer
+from protocol.log_link import log_service
 from tripartite.v1 import census_service_pb2, log_service_pb2
 
 from broker_common.errors import InternalError, PeerUnavailableError

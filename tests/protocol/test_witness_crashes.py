@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from fakes.connections import break_statements
-from fakes.links import LogLink, census_witness
 from fakes.patience import NEVER_SECONDS, PATIENCE_SECONDS, linger, until
 from fakes.world import CENSUS, HEALTH, RESEARCHER, Order, World
+from protocol.log_link import LogLink, census_witness
 from protocol.pair import STAGES
 from protocol.witnessed import WitnessedPair
 from tripartite.v1 import log_service_pb2

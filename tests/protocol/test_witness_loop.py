@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
-from fakes.links import WitnessScript
 from fakes.patience import until
 from fakes.world import CENSUS, CENSUS_ORIGIN, HEALTH_ORIGIN, RESEARCHER, World
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
+from protocol.log_link import WitnessScript
 from protocol.pair import STAGES
 from protocol.witnessed import WitnessedPair
 from tripartite.v1 import log_service_pb2

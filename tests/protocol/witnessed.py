@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from fakes.links import LogLink, census_witness, log_service
 from fakes.patience import until
 from fakes.world import CENSUS_ORIGIN, HEALTH, HEALTH_ORIGIN, World
+from protocol.log_link import LogLink, census_witness, log_service
 from protocol.pair import Pair
 
 from broker_common.storage.journal import Journal

@@ -11,7 +11,6 @@ import os
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, MutableMapping
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from broker_common.tlog.merkle import HASH_BYTES, Tree, node_hash
@@ -125,9 +124,7 @@ class DiskSpace:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._db.close()
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from fakes.dictionaries import CENSUS_DICTIONARY
+from fakes.dictionaries import CENSUS_DICTIONARY, census_row
 from fakes.registries import made_names
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +21,7 @@ from broker_common.storage.source.plan import PlainPlan
 from census_node.registry import NO_VALUE, Registry
 from census_node.registry.loading import LoadReport, id_columns, read_registry
 from deploy.synthetic.cards import card_digits
+from deploy.synthetic.population import CENSUS_COLUMNS
 
 LINKAGE = LinkageChain([LinkageKey(bytes(range(32)))])
 CARDS = ["".join(map(str, digits)) for digits in card_digits(np.arange(40)).tolist()]
@@ -33,21 +34,23 @@ class Row(NamedTuple):
     person: str
     household: str = "h"
     mother_tongue: str = "French"
-    first: str = "French"
-    knowledge: str = "French only"
-    home: str = "French"
-    other_home: str = "None"
-    non_official: str = "None"
-    work: str = "not asked"
-    other_work: str = "not asked"
-    francophone: str = "Yes"
+    # Values of other variables than usual.
+    others: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        values = {"mother_tongue": self.mother_tongue} | dict(self.others)
+        return census_row(self.card, self.person, self.household, **values)
+
+
+def write(path: Path, rows: Sequence[Row]) -> Path:
+    """A source of these rows."""
+    path.write_text("\n".join([",".join(CENSUS_COLUMNS), *map(str, rows), ""]), encoding="utf-8")
+    return path
 
 
 def load(folder: Path, rows: Sequence[Row], dictionary: Dictionary = CENSUS_DICTIONARY) -> tuple[Registry, LoadReport]:
     """Load these rows, as the first load ever."""
-    path = folder / "people.csv"
-    header = ",".join(["health_card", "person_id", "household_id", *CENSUS_DICTIONARY.names])
-    path.write_text("\n".join([header, *(",".join(row) for row in rows)]) + "\n", encoding="utf-8")
+    path = write(folder / "people.csv", rows)
     registry, _, report = read_registry(
         PlainPlan(path, id_columns(dictionary)), "load", LINKAGE, made_names(0, 0), dictionary=dictionary
     )
@@ -96,17 +99,19 @@ def test_whoever_is_not_in_a_load_has_no_value_there(tmp_path: Path) -> None:
     assert values == [french if person == there else NO_VALUE for person in range(3)]
 
 
-@pytest.mark.parametrize("place", range(2, len(Row._fields)))
-def test_row_that_contradicts_the_first_of_its_person_is_rejected(tmp_path: Path, place: int) -> None:
+def different(name: str) -> list[Row]:
+    """Rows of the usual person who differs in one column: another value, and for a variable none as well."""
+    if name == "household_id":
+        return [Row(CARDS[1], "p", "elsewhere")]
+    return [
+        Row(CARDS[1], "p", others=((name, value),)) for value in (CENSUS_DICTIONARY.column(name).codes[-1].value, "")
+    ]
+
+
+@pytest.mark.parametrize("name", CENSUS_COLUMNS[2:])
+def test_row_that_contradicts_the_first_of_its_person_is_rejected(tmp_path: Path, name: str) -> None:
     """Household and each value must be the same; the first row stays, and later ones that agree with it."""
-    other = {
-        "household": "elsewhere",
-        "knowledge": "Neither",
-        "non_official": "Slavic",
-        "francophone": "not asked",
-    }.get(Row._fields[place], "English")
-    for value in (other, "") if place > 2 else (other,):
-        wrong = Row(CARDS[1], "p")._replace(**{Row._fields[place]: value})
+    for wrong in different(name):
         registry, report = load(tmp_path, [Row(CARDS[0], "p"), wrong, Row(CARDS[2], "p")])
         assert report.rejected.first == (
             (3, "contradicts an earlier row of its person_id: household or a value differs"),
@@ -145,9 +150,7 @@ def test_the_first_of_very_many_rows_stays(tmp_path: Path) -> None:
     """Sorting by person keeps the order of the file, however long it is: the others contradict the first."""
     cards = ["".join(map(str, digits)) for digits in card_digits(np.arange(2000)).tolist()]
     rows = [Row(card, str(at % 50), "h" if at < 50 else "other") for at, card in enumerate(cards)]
-    path = tmp_path / "people.csv"
-    header = ",".join(["health_card", "person_id", "household_id", *CENSUS_DICTIONARY.names])
-    path.write_text("\n".join([header, *(",".join(row) for row in rows)]) + "\n", encoding="utf-8")
+    path = write(tmp_path / "people.csv", rows)
     registry, _, report = read_registry(
         PlainPlan(path, id_columns(CENSUS_DICTIONARY)),
         "load",
@@ -166,14 +169,7 @@ written = st.builds(
     person=st.sampled_from("pqrst"),
     household=st.sampled_from(["h", "h", "i", ""]),
     mother_tongue=st.sampled_from(["French", "French", "English", "", "Klingon"]),
-    first=st.just("French"),
-    knowledge=st.just(""),
-    home=st.just("French"),
-    other_home=st.just("None"),
-    non_official=st.just("not asked"),
-    work=st.just("No work"),
-    other_work=st.just(""),
-    francophone=st.just("Yes"),
+    others=st.just((("home_language", ""),)),
 )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from fakes import samples
-from fakes.dictionaries import HEALTH_DICTIONARY
+from fakes.dictionaries import HEALTH_DICTIONARY, health_row
 from fakes.disk import limited_files
 
 from broker_common.crypto.id_forms import parse_health_card
@@ -16,18 +16,15 @@ from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
 from broker_common.storage.source.plan import PlainPlan
-from deploy.synthetic.population import write_sources
+from deploy.synthetic.population import HEALTH_COLUMNS, write_sources
 from health_node.people import store as people_store
 from health_node.people.loading import LoadReport, load_people
 from health_node.people.store import PeopleStore, read_figures
 from health_node.people.tables import Declared
 
 KEY = LinkageChain([LinkageKey(bytes(range(32)))])
-HEADER = (
-    "health_card,birth_year,age,sex,census_division,diagnosis,procedure,"
-    "last_admission_date,hospital_visits,emergency_visits"
-)
-REST = "1950,61,female,Ottawa,asthma;copd,angioplasty,2010-12-31,2,1"
+HEADER = ",".join(HEALTH_COLUMNS)
+NOTHING = "," * (len(HEALTH_COLUMNS) - 1)
 
 
 def card(number: int) -> str:
@@ -76,7 +73,7 @@ def refusal(directory: Path, *rows: str, header: str = HEADER, max_rejected: int
 
 def test_load_beyond_its_declared_places_is_refused(tmp_path: Path) -> None:
     """As many people as places are loaded; with one more the load before stays, and the operator is told what to declare."""
-    rows = [f"{card(number)},{REST}" for number in range(1, 5)]
+    rows = [health_row(card(number)) for number in range(1, 5)]
     assert load(tmp_path, *rows[:3], places=3).loaded == 3
     before = (tmp_path / "store.people").read_bytes()
     with pytest.raises(InvalidRequestError) as caught:
@@ -92,7 +89,7 @@ def test_load_beyond_its_declared_places_is_refused(tmp_path: Path) -> None:
 
 def test_row_is_loaded_with_all_its_values(tmp_path: Path) -> None:
     """Each value of a row can be asked for, and the person comes out as the card's pseudonym."""
-    report = load(tmp_path, f"{card(1)},{REST}", f"{card(2)},,,,,,,,,")
+    report = load(tmp_path, health_row(card(1)), f"{card(2)}{NOTHING}")
     assert (report.rows, report.loaded, report.without_card, report.rejected.count) == (2, 2, 0, 0)
     first, second = KEY.pseudonym(card(1)), KEY.pseudonym(card(2))
     for text in (
@@ -113,48 +110,48 @@ def test_row_is_loaded_with_all_its_values(tmp_path: Path) -> None:
 def test_order_of_columns_and_a_byte_order_mark_do_not_matter(tmp_path: Path) -> None:
     """A file as spreadsheets save it loads like any other."""
     names = HEADER.split(",")
-    fields = [card(1), *REST.split(",")]
+    fields = health_row(card(1)).split(",")
     load(tmp_path, ",".join(fields[::-1]) + "\r", header="\ufeff" + ",".join(names[::-1]) + "\r")
     assert selected(tmp_path, "age = 61") == [KEY.pseudonym(card(1))]
 
 
 def test_quoted_value_with_a_comma_is_one_value(tmp_path: Path) -> None:
     """Census divisions have commas in their names."""
-    load(tmp_path, f'{card(1)},1950,61,female,"Stormont, Dundas and Glengarry",,,,0,0')
+    load(tmp_path, health_row(card(1), census_division="Stormont, Dundas and Glengarry"))
     assert len(selected(tmp_path, "census_division = 'Stormont, Dundas and Glengarry'")) == 1
 
 
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        (f"123456789,{REST}", "health_card is not ten digits"),
-        (f"12345678901,{REST}", "health_card is not ten digits"),
-        (f"  ,{REST}", "health_card is not ten digits"),
-        (f"\u0661234567897,{REST}", "health_card is not ten digits"),
-        (f"1234567890,{REST}", "health_card has a wrong check digit"),
-        (f"{card(1)},1950,131,female,Ottawa,,,,0,0", "age is not between 0 and 130"),
-        (f"{card(1)},1950,-1,female,Ottawa,,,,0,0", "age is not between 0 and 130"),
-        (f"{card(1)},1950,61.5,female,Ottawa,,,,0,0", "age is not a whole number"),
-        (f"{card(1)},1950, 61,female,Ottawa,,,,0,0", "age is not a whole number"),
-        (f"{card(1)},1950,\u0666\u0661,female,Ottawa,,,,0,0", "age is not a whole number"),
-        (f"{card(1)},1950,{'9' * 5000},female,Ottawa,,,,0,0", "age is not a whole number"),
-        (f"{card(1)},1879,61,female,Ottawa,,,,0,0", "birth_year is not between 1880 and 2030"),
-        (f"{card(1)},1950,61,Female,Ottawa,,,,0,0", "sex holds a code that is not published"),
-        (f"{card(1)},1950,61,female,Atlantis,,,,0,0", "census_division holds a code that is not published"),
-        (f"{card(1)},1950,61,female,Ottawa,asthma;,,,0,0", "diagnosis holds a code that is not published"),
-        (f"{card(1)},1950,61,female,Ottawa,asthma;gout,,,0,0", "diagnosis holds a code that is not published"),
-        (f"{card(1)},1950,61,female,Ottawa,asthma;asthma,,,0,0", "diagnosis holds a code twice"),
-        (f"{card(1)},1950,61,female,Ottawa,,,2010-02-30,0,0", "last_admission_date is not a date written YYYY-MM-DD"),
-        (f"{card(1)},1950,61,female,Ottawa,,,31/12/2010,0,0", "last_admission_date is not a date written YYYY-MM-DD"),
-        (f"{card(1)},1950,61,female,Ottawa,,,,100001,0", "hospital_visits is not between 0 and 100000"),
-        (f"{card(1)},1950,61,fem\x07ale,Ottawa,,,,0,0", "sex holds a code that is not published"),
-        (f"{card(1)},1950,61,female", "has 4 fields instead of 10"),
-        (f'{card(1)},1950,61,"female,Ottawa,,,,0,0', "has a quote in the wrong place or one that is not closed"),
+        (health_row("123456789"), "health_card is not ten digits"),
+        (health_row("12345678901"), "health_card is not ten digits"),
+        (health_row("  "), "health_card is not ten digits"),
+        (health_row("\u0661234567897"), "health_card is not ten digits"),
+        (health_row("1234567890"), "health_card has a wrong check digit"),
+        (health_row(card(1), age="131"), "age is not between 0 and 130"),
+        (health_row(card(1), age="-1"), "age is not between 0 and 130"),
+        (health_row(card(1), age="61.5"), "age is not a whole number"),
+        (health_row(card(1), age=" 61"), "age is not a whole number"),
+        (health_row(card(1), age="\u0666\u0661"), "age is not a whole number"),
+        (health_row(card(1), age="9" * 5000), "age is not a whole number"),
+        (health_row(card(1), birth_year="1879"), "birth_year is not between 1880 and 2030"),
+        (health_row(card(1), sex="Female"), "sex holds a code that is not published"),
+        (health_row(card(1), census_division="Atlantis"), "census_division holds a code that is not published"),
+        (health_row(card(1), diagnosis="asthma;"), "diagnosis holds a code that is not published"),
+        (health_row(card(1), diagnosis="asthma;gout"), "diagnosis holds a code that is not published"),
+        (health_row(card(1), diagnosis="asthma;asthma"), "diagnosis holds a code twice"),
+        (health_row(card(1), last_admission_date="2010-02-30"), "last_admission_date is not a date written YYYY-MM-DD"),
+        (health_row(card(1), last_admission_date="31/12/2010"), "last_admission_date is not a date written YYYY-MM-DD"),
+        (health_row(card(1), hospital_visits="100001"), "hospital_visits is not between 0 and 100000"),
+        (health_row(card(1), sex="fem\x07ale"), "sex holds a code that is not published"),
+        (f"{card(1)},1950,61,female", f"has 4 fields instead of {len(HEALTH_COLUMNS)}"),
+        (health_row(card(1), sex='"female'), "has a quote in the wrong place or one that is not closed"),
     ],
 )
 def test_wrong_row_is_left_out_with_line_and_reason(tmp_path: Path, row: str, reason: str) -> None:
     """The reason names column and problem; neither the card nor a value of the person is repeated."""
-    report = load(tmp_path, f"{card(2)},{REST}", row, f"{card(3)},{REST}")
+    report = load(tmp_path, health_row(card(2)), row, health_row(card(3)))
     assert (report.rows, report.loaded, report.without_card) == (3, 2, 0)
     assert report.rejected.first == ((3, reason),)
     assert len(selected(tmp_path, "age = 61")) == 2
@@ -165,11 +162,11 @@ def test_repeated_card_is_rejected_and_the_first_stays(tmp_path: Path) -> None:
     written = card(1)
     report = load(
         tmp_path,
-        f"{written},1950,200,female,Ottawa,,,,0,0",
-        f"{written},1950,61,female,Ottawa,,,,0,0",
-        f"{card(2)},1950,61,male,Ottawa,,,,0,0",
-        f"{written[:4]}-{written[4:7]}-{written[7:]},1950,62,female,Ottawa,,,,0,0",
-        f"{written[:4]} {written[4:7]} {written[7:]},1950,63,female,Ottawa,,,,0,0",
+        health_row(written, age="200"),
+        health_row(written),
+        health_row(card(2), sex="male"),
+        health_row(f"{written[:4]}-{written[4:7]}-{written[7:]}", age="62"),
+        health_row(f"{written[:4]} {written[4:7]} {written[7:]}", age="63"),
     )
     assert report.rejected.first == (
         (2, "age is not between 0 and 130"),
@@ -182,20 +179,20 @@ def test_repeated_card_is_rejected_and_the_first_stays(tmp_path: Path) -> None:
 
 def test_person_without_a_card_is_counted_apart(tmp_path: Path) -> None:
     """Nothing is wrong with such a row, but nobody can link it."""
-    report = load(tmp_path, f"{card(1)},{REST}", f",{REST}", ",1950,200,nonsense,,,,,,")
+    report = load(tmp_path, health_row(card(1)), health_row(""), health_row("", age="200", sex="nonsense"))
     assert (report.rows, report.loaded, report.without_card, report.rejected.count) == (3, 1, 2, 0)
 
 
 def test_source_without_anyone_to_link_is_refused(tmp_path: Path) -> None:
     """An empty population is never what the operator meant."""
-    error = refusal(tmp_path, f",{REST}")
+    error = refusal(tmp_path, health_row(""))
     assert error.text.endswith("none of its rows can be linked.")
     assert "Rows need the id" in error.hint
 
 
 def test_source_whose_rows_are_all_wrong_is_told_why(tmp_path: Path) -> None:
     """Each of the first reasons once, without a value: the id is not what is missing."""
-    rows = [f"{card(1)},{REST}".replace("female", "martian"), "nonsense", "nonsense", "martian,,,,,,,,,"]
+    rows = [health_row(card(1)).replace("female", "martian"), "nonsense", "nonsense", f"martian{NOTHING}"]
     error = refusal(tmp_path, *rows)
     assert "none of its rows can be linked; 4 rows are wrong; line 2: " in error.text
     assert error.text.count("fields instead of") == 1
@@ -208,19 +205,19 @@ def test_source_whose_rows_are_all_wrong_is_told_why(tmp_path: Path) -> None:
     ("header", "said"),
     [
         (HEADER + ",language", "not published: language"),
-        (HEADER.replace("age,", "ages,"), "lacks columns: age"),
+        (HEADER.replace(",age", ",ages"), "lacks columns: age"),
         (HEADER + ",age", "twice: age"),
         (HEADER.replace(",", ";"), "one column only"),
     ],
 )
 def test_file_with_other_columns_is_refused(tmp_path: Path, header: str, said: str) -> None:
     """A column that is not published, such as language, must not be in the file at all."""
-    assert said in refusal(tmp_path, f"{card(1)},{REST}", header=header).text
+    assert said in refusal(tmp_path, health_row(card(1)), header=header).text
 
 
 def test_file_with_many_wrong_rows_is_refused(tmp_path: Path) -> None:
     """It is likely the wrong file, and --max-rejected says otherwise."""
-    good, wrong = f"{card(1)},{REST}", ["nonsense"] * 101
+    good, wrong = health_row(card(1)), ["nonsense"] * 101
     assert "101 of its 102 rows" in refusal(tmp_path, good, *wrong).text
     assert not (tmp_path / "store.people").exists()
     assert load(tmp_path, good, *wrong, max_rejected=101).rejected.count == 101
@@ -229,7 +226,7 @@ def test_file_with_many_wrong_rows_is_refused(tmp_path: Path) -> None:
 
 def test_refused_load_leaves_the_old_store(tmp_path: Path) -> None:
     """The previous load is still in force, and nothing else lies about."""
-    load(tmp_path, f"{card(1)},{REST}")
+    load(tmp_path, health_row(card(1)))
     refusal(tmp_path, "nonsense")
     assert selected(tmp_path, "age = 61") == [KEY.pseudonym(card(1))]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["people.csv", "store.people"]
@@ -237,7 +234,7 @@ def test_refused_load_leaves_the_old_store(tmp_path: Path) -> None:
 
 def test_disk_that_takes_no_more_leaves_the_old_store(tmp_path: Path) -> None:
     """Writes fail, at the first byte or later; the load is lost, the old store answers."""
-    load(tmp_path, f"{card(1)},{REST}")
+    load(tmp_path, health_row(card(1)))
     for most in (0, 40, 64, 200):
         with limited_files(most), pytest.raises(InternalError) as caught:
             load_people(
@@ -254,7 +251,7 @@ def test_disk_that_takes_no_more_leaves_the_old_store(tmp_path: Path) -> None:
 
 def test_failed_write_leaves_the_old_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that fails in the middle costs the new load only."""
-    load(tmp_path, f"{card(1)},{REST}")
+    load(tmp_path, health_row(card(1)))
 
     def fail(path: Path, *_: object, places: int) -> None:
         del places
@@ -263,7 +260,7 @@ def test_failed_write_leaves_the_old_store(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(people_store, "build_people_store", fail)
     with pytest.raises(InternalError) as caught:
-        load(tmp_path, f"{card(2)},{REST}")
+        load(tmp_path, health_row(card(2)))
     assert caught.value.code == "STORE_FAILED"
     assert selected(tmp_path, "age = 61") == [KEY.pseudonym(card(1))]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["people.csv", "store.people"]
@@ -271,14 +268,14 @@ def test_failed_write_leaves_the_old_store(tmp_path: Path, monkeypatch: pytest.M
 
 def test_new_load_replaces_the_old_one_whole(tmp_path: Path) -> None:
     """Nobody of the old load is left in the new."""
-    load(tmp_path, f"{card(1)},{REST}")
-    load(tmp_path, f"{card(2)},{REST}")
+    load(tmp_path, health_row(card(1)))
+    load(tmp_path, health_row(card(2)))
     assert selected(tmp_path, "age = 61") == [KEY.pseudonym(card(2))]
 
 
 def test_card_is_kept_nowhere(tmp_path: Path) -> None:
     """Neither the store nor the report holds a card."""
-    report = load(tmp_path, f"{card(123456789)},{REST}", f"{card(123456789)},{REST}")
+    report = load(tmp_path, health_row(card(123456789)), health_row(card(123456789)))
     assert card(123456789) not in str(report.rejected.first)
     assert card(123456789).encode() not in (tmp_path / "store.people").read_bytes()
 
