@@ -8,6 +8,7 @@ installed program as users do, and so does a test that looks at a command line o
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import json
 import os
@@ -22,10 +23,28 @@ from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import click
+
 PROGRAM = Path(sys.executable).with_name("tripartite")
 _MOST_BYTES = 1 << 17
 # Modules that commands import when they run.
-_PRELOADED = ("census_node.assembly", "health_node.assembly", "researcher_node.assembly")
+_PRELOADED = (
+    "broker_common.__main__",
+    "broker_common.audit.on_site.walk",
+    "broker_common.dashboard.running",
+    "census_node.assembly",
+    "census_node.operator.dashboard",
+    "health_node.assembly",
+    "health_node.operator.dashboard",
+    "researcher_node.answers.listing",
+    "researcher_node.answers.own_use",
+    "researcher_node.asking.quoting",
+    "researcher_node.asking.warnings",
+    "researcher_node.assembly",
+    "researcher_node.study.opened",
+    "researcher_node.study.report",
+    "researcher_node.trust.checking",
+)
 
 
 class Process:
@@ -111,33 +130,46 @@ def _nursery() -> socket.socket:
 
 
 def _serve(requests: socket.socket) -> list[str]:
-    """Fork for every request. Returns in each child, with its words."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    """Fork for every request, and tell how each process ended. Returns in each child, with its words."""
+    # Of each that has not ended: its pid and where to tell, by what becomes readable when it ends.
+    running: dict[int, tuple[int, int]] = {}
     while True:
+        ready = select.select([requests.fileno(), *running], [], [])[0]
+        for end in running.keys() & set(ready):
+            _tell_end(end, *running.pop(end))
+        if requests.fileno() not in ready:
+            continue
         content, fds, *_ = socket.recv_fds(requests, _MOST_BYTES, 4)
         if not content:
             os._exit(0)
-        if os.fork() == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        *standard, telling = fds
+        child = os.fork()
+        if child == 0:
             requests.close()
-            return _forked(json.loads(content), fds)
-        for fd in fds:
-            os.close(fd)
-
-
-def _forked(request: dict[str, object], fds: list[int]) -> list[str]:
-    """Fork once more: one process tells of the other one's end."""
-    *standard, telling = fds
-    child = os.fork()
-    if child:
+            for fd in (telling, *running, *(told for _, told in running.values())):
+                os.close(fd)
+            return _forked(json.loads(content), standard)
         for fd in standard:
             os.close(fd)
-        os.write(telling, f"{child}\n".encode())
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        # The one who asked may be gone.
-        os.write(telling, f"{code}\n".encode())
-        os._exit(0)
+        _tell(telling, child)
+        running[os.pidfd_open(child)] = (child, telling)
+
+
+def _tell_end(end: int, child: int, telling: int) -> None:
+    """Tell the exit code of a process that has ended."""
+    os.close(end)
+    _tell(telling, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     os.close(telling)
+
+
+def _tell(telling: int, number: int) -> None:
+    # The one who asked may be gone.
+    with contextlib.suppress(ConnectionError):
+        os.write(telling, f"{number}\n".encode())
+
+
+def _forked(request: dict[str, object], standard: list[int]) -> list[str]:
+    """Be a process of its own, with the files, folder and environment that were asked for."""
     os.setsid()
     for number, fd in enumerate(standard):
         os.dup2(fd, number)
@@ -152,6 +184,17 @@ def _forked(request: dict[str, object], fds: list[int]) -> list[str]:
     words = request["words"]
     assert isinstance(words, list)
     return words
+
+
+def _read_ahead() -> None:
+    """What every command reads once: which commands are installed, and the marks and words of both languages."""
+    # Imported here: not where tests import this module.
+    from broker_common.cli import program  # noqa: PLC0415
+    from broker_common.language import LANGUAGES, language  # noqa: PLC0415
+
+    program.list_commands(click.Context(program))
+    for code in LANGUAGES:
+        language(code).exact("0")
 
 
 def _end_at_once(codes: list[int]) -> None:
@@ -169,6 +212,7 @@ def _main() -> None:
         command.load()
     for module in _PRELOADED:
         __import__(module)
+    _read_ahead()
     gc.freeze()
     words = _serve(socket.socket(fileno=int(sys.argv[1])))
     try:
