@@ -18,10 +18,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -86,18 +89,57 @@ _started: dict[int, Process] = {}
 
 
 def start(
-    words: Sequence[str | Path], stdout: int, stderr: int, *, cwd: Path | None = None, env: dict[str, str] | None = None
+    words: Sequence[str | Path],
+    stdout: int,
+    stderr: int,
+    *,
+    stdin: int | None = None,
+    cwd: Path | None = None,
+    env: dict[str, str] | None = None,
 ) -> Process:
-    """Start `PROGRAM ...`, or `python script ...`, with nothing on standard input, and `env` besides our environment."""
+    """Start `PROGRAM ...`, or `python script ...`, with nothing on standard input unless told, and `env` besides our environment."""
     told, telling = socket.socketpair()
     environ = {**os.environ, **(env or {})}
     request = {"words": [str(word) for word in words], "cwd": str(cwd or Path.cwd()), "environ": environ}
     with telling, Path(os.devnull).open("rb") as nothing:
-        fds = [nothing.fileno(), stdout, stderr, telling.fileno()]
+        fds = [nothing.fileno() if stdin is None else stdin, stdout, stderr, telling.fileno()]
         socket.send_fds(_nursery(), [json.dumps(request).encode()], fds)
     process = Process(words, told)
     _started[process.pid] = process
     return process
+
+
+@dataclass(frozen=True)
+class Piped:
+    """A process and the ends of its pipes that are ours; its standard error only if it was not sent elsewhere."""
+
+    process: Process
+    stdin: TextIO
+    stdout: TextIO
+    stderr: TextIO
+
+
+@contextmanager
+def piped(words: Sequence[str | Path], *, stderr: int | None = None) -> Iterator[Piped]:
+    """A process with its standard input open; it is told to end, and has ended, with the block."""
+    pipes = [os.pipe() for _ in range(3)]
+    (reading, typing), *said = pipes
+    ours = [os.fdopen(typing, "w", encoding="utf-8"), *(os.fdopen(ours, encoding="utf-8") for ours, _ in said)]
+    theirs = [reading, *(writing for _, writing in said)]
+    try:
+        try:
+            process = start(words, theirs[1], theirs[2] if stderr is None else stderr, stdin=reading)
+        finally:
+            for fd in theirs:
+                os.close(fd)
+        try:
+            yield Piped(process, *ours)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+    finally:
+        for file in ours:
+            file.close()
 
 
 def running() -> list[Process]:
