@@ -173,7 +173,7 @@ def _nursery() -> socket.socket:
 
 def _serve(requests: socket.socket) -> list[str]:
     """Fork for every request, and tell how each process ended. Returns in each child, with its words."""
-    # Of each that has not ended: its pid and where to tell, by what becomes readable when it ends.
+    # Processes that have not ended: each has its pid and where to tell, by what becomes readable when it ends.
     running: dict[int, tuple[int, int]] = {}
     while True:
         ready = select.select([requests.fileno(), *running], [], [])[0]
@@ -229,7 +229,7 @@ def _forked(request: dict[str, object], standard: list[int]) -> list[str]:
 
 
 def _read_ahead() -> None:
-    """What every command reads once: which commands are installed, and the marks and words of both languages."""
+    """Read what every command reads once: which commands are installed, and the marks and words of both languages."""
     # Imported here: not where tests import this module.
     from broker_common.cli import program  # noqa: PLC0415
     from broker_common.language import LANGUAGES, language  # noqa: PLC0415
