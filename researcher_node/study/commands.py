@@ -131,15 +131,15 @@ def report(file: Path, home: Path, form: str, to: Path | None, as_json: bool) ->
 def rehearse(file: Path, home: Path | None, as_json: bool, population: int, seed: int) -> None:
     """Run the study on made-up people in a throw-away deployment, and compare its report with the truth about them."""
     from researcher_node.study import opened
-    from researcher_node.study.rehearsal import made_up_deployment, true_counts
+    from researcher_node.study.rehearsal import make_deployment, served, true_counts
     from researcher_node.study.rehearsal_texts import rehearsal_json, rehearsal_text
 
     opened.checked_text(file)
     policy = None if home is None else opened.published_policy(home)
-    with (
-        tempfile.TemporaryDirectory(prefix="rehearsal-") as folder,
-        made_up_deployment(Path(folder, "deployment"), population, seed, policy) as researcher,
-    ):
+    with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
+        researcher = make_deployment(Path(folder, "deployment"), population, seed, policy)
+        # Before nodes are started for nothing.
+        opened.verify_rehearsed(file, researcher)
 
         async def work(study_opened: OpenedStudy, session: Session) -> tuple[Results, list[tuple[int, ...]]]:
             found, failure = await opened.run_round(study_opened, session, file, _MOST_SECONDS, again=False)
@@ -147,5 +147,6 @@ def rehearse(file: Path, home: Path | None, as_json: bool, population: int, seed
                 raise failure
             return found, true_counts(study_opened.study, researcher.parent, study_opened.published.health)
 
-        found, truth = opened.online(file, researcher, work, is_rehearsed=True)
+        with served(researcher.parent):
+            found, truth = opened.online(file, researcher, work, is_rehearsed=True)
     emit(as_json, rehearsal_json(found, truth), rehearsal_text(found, truth))

@@ -14,7 +14,9 @@ from broker_common.cli import CommandInterrupted, Progress, say
 from broker_common.errors import BrokerError, InvalidRequestError, RefusedError
 from broker_common.language import phrase, said
 from broker_common.privacy.policy import Policy
+from broker_common.query.dictionary import Dictionary
 from broker_common.storage.clock import system_clock
+from broker_common.storage.dictionary.file import FILE_NAME, read_dictionary
 from researcher_node.asking.proposal import Precision
 from researcher_node.asking.session import Session
 from researcher_node.assembly import ResearcherHome
@@ -76,7 +78,8 @@ def offline(path: Path, home: Path, work: Callable[[OpenedStudy], ResultT]) -> R
         published = books.record.published()
         if published is None:
             raise InvalidRequestError("STUDY_NOT_RUN", file=str(path))
-        return work(OpenedStudy(_designed(path, text, published, opened), published, books))
+        made = _designed(path, text, published.health, published.census, opened)
+        return work(OpenedStudy(made, published, books))
 
 
 def online(
@@ -91,11 +94,17 @@ def online(
             dictionaries, policy = await session.dictionaries(), await session.policy()
             published = Published(dictionaries.health, dictionaries.census, policy)
             books.record.keep_published(published)
-            made = _designed(path, text, published, opened, is_rehearsed=is_rehearsed)
+            made = _designed(path, text, published.health, published.census, opened, is_rehearsed=is_rehearsed)
             return await work(OpenedStudy(made, published, books), session)
 
     with _books(opened) as books:
         return asyncio.run(connected(books))
+
+
+def verify_rehearsed(path: Path, home: Path) -> None:
+    """Return only if the agencies that were made up beside a researcher's home publish what the study of a file asks for."""
+    health, census = (read_dictionary(home.with_name(role) / FILE_NAME) for role in ("health", "census"))
+    _designed(path, checked_text(path), health, census, ResearcherHome(home), is_rehearsed=True)
 
 
 def checked_text(path: Path) -> str:
@@ -113,14 +122,20 @@ def _text_of(path: Path) -> str:
 
 
 def _designed(
-    path: Path, text: str, published: Published, home: ResearcherHome, *, is_rehearsed: bool = False
+    path: Path,
+    text: str,
+    health: Dictionary,
+    census: Dictionary,
+    home: ResearcherHome,
+    *,
+    is_rehearsed: bool = False,
 ) -> Study:
     file = parse_study_file(text, str(path))
     if is_rehearsed:
         # The file's project is registered with the agencies that it is meant for.
         file = replace(file, project=None)
     try:
-        return design(file, published.health, published.census, home.config.project)
+        return design(file, health, census, home.config.project)
     except InvalidRequestError as error:
         cause = error.__cause__
         if not is_rehearsed or not isinstance(cause, BrokerError) or not cause.code.startswith("UNKNOWN_"):

@@ -42,9 +42,8 @@ Person = Mapping[str, str]
 Predicate = Callable[[Person], bool]
 
 
-@contextmanager
-def made_up_deployment(directory: Path, population: int, seed: int, policy: Policy | None) -> Iterator[Path]:
-    """Both agencies' nodes serving made-up people, under the rules of `policy` if it is given; gives the researcher's home."""
+def make_deployment(directory: Path, population: int, seed: int, policy: Policy | None) -> Path:
+    """Homes of both agencies with made-up people, under the rules of `policy` if it is given; gives the researcher's home."""
     rules = (
         []
         if policy is None
@@ -57,10 +56,16 @@ def made_up_deployment(directory: Path, population: int, seed: int, policy: Poli
     made = subprocess.run([*_PROGRAM, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 - our own program
     if made.returncode:
         raise _failed(made.stdout)
+    return directory / "researcher"
+
+
+@contextmanager
+def served(directory: Path) -> Iterator[None]:
+    """Both agencies' nodes serve a deployment."""
     with ExitStack() as stack:
         for role in ("census", "health"):
             stack.enter_context(_serving(directory / role, role))
-        yield directory / "researcher"
+        yield
 
 
 _PROGRAM = (sys.executable, "-m", "broker_common")

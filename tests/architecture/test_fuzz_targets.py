@@ -57,6 +57,7 @@ EXEMPT = {
     "census_node.operator.proposals:verify_subject": "takes a policy that was read, and a state",
     "census_node.operator.proposals:verify_linkage_kept": "takes a policy that was read, and a state",
     "broker_common.audit.logs.census_log:CensusLog.verify_linkages": "takes what was read of documents",
+    "researcher_node.study.opened:verify_rehearsed": "a study file and two dictionaries, which their own targets read",
     "broker_common.privacy.policy:verify_linkage": "takes a policy that was read, and a dictionary's word",
 }
 

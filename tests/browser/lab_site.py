@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from fakes import nursery
 from fakes.dashboards import pages_of
 
 _READY = re.compile(r"policy lab ready on (http://127\.0\.0\.1:(\d+))\n")
@@ -19,7 +19,7 @@ class LabSite:
 
     address: str
     port: int
-    process: subprocess.Popen[str]
+    process: nursery.Process
 
 
 @contextmanager

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from fakes import nursery
+from fakes.nursery import PROGRAM
+
+_STDERR = 2
 _ADDRESS = re.compile(r"dashboard on (http://127\.0\.0\.1:\d+)/\?key=(\S+)")
 
 
@@ -19,7 +21,7 @@ class Dashboard:
 
     address: str
     key: str
-    process: subprocess.Popen[str]
+    process: nursery.Process
 
     @property
     def with_key(self) -> str:
@@ -34,19 +36,9 @@ def dashboard(home: Path, role: str, *, port: int = 0) -> Iterator[Dashboard]:
 
 
 @contextmanager
-def pages_of(ready: re.Pattern[str], *words: str) -> Iterator[tuple[re.Match[str], subprocess.Popen[str]]]:
+def pages_of(ready: re.Pattern[str], *words: str) -> Iterator[tuple[re.Match[str], nursery.Process]]:
     """A command that serves pages, and the line in which it says that it is ready."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "broker_common", *words, "--while-stdin-open"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        found = ready.match(process.stdout.readline())
+    with nursery.piped([PROGRAM, *words, "--while-stdin-open"], stderr=_STDERR) as piped:
+        found = ready.match(piped.stdout.readline())
         assert found is not None
-        yield found, process
-    finally:
-        process.terminate()
-        process.communicate()
+        yield found, piped.process

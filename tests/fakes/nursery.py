@@ -18,18 +18,37 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import TextIO
+
+import click
 
 PROGRAM = Path(sys.executable).with_name("tripartite")
 _MOST_BYTES = 1 << 17
 # Modules that commands import when they run.
 _PRELOADED = (
-    *("census_node.assembly", "health_node.assembly", "researcher_node.assembly", "researcher_node.answers.listing"),
-    *("broker_common.dashboard.running", "census_node.operator.dashboard", "health_node.operator.dashboard"),
-    *("deploy.local", "deploy.synthetic.registers"),
+    "broker_common.__main__",
+    "broker_common.audit.on_site.walk",
+    "broker_common.dashboard.running",
+    "census_node.assembly",
+    "census_node.operator.dashboard",
+    "deploy.local",
+    "deploy.synthetic.registers",
+    "health_node.assembly",
+    "health_node.operator.dashboard",
+    "researcher_node.answers.listing",
+    "researcher_node.answers.own_use",
+    "researcher_node.asking.quoting",
+    "researcher_node.asking.warnings",
+    "researcher_node.assembly",
+    "researcher_node.study.opened",
+    "researcher_node.study.report",
+    "researcher_node.trust.checking",
 )
 
 
@@ -72,18 +91,57 @@ _started: dict[int, Process] = {}
 
 
 def start(
-    words: Sequence[str | Path], stdout: int, stderr: int, *, cwd: Path | None = None, env: dict[str, str] | None = None
+    words: Sequence[str | Path],
+    stdout: int,
+    stderr: int,
+    *,
+    stdin: int | None = None,
+    cwd: Path | None = None,
+    env: dict[str, str] | None = None,
 ) -> Process:
-    """Start `PROGRAM ...`, or `python script ...`, with nothing on standard input, and `env` besides our environment."""
+    """Start `PROGRAM ...`, or `python script ...`, with nothing on standard input unless told, and `env` besides our environment."""
     told, telling = socket.socketpair()
     environ = {**os.environ, **(env or {})}
     request = {"words": [str(word) for word in words], "cwd": str(cwd or Path.cwd()), "environ": environ}
     with telling, Path(os.devnull).open("rb") as nothing:
-        fds = [nothing.fileno(), stdout, stderr, telling.fileno()]
+        fds = [nothing.fileno() if stdin is None else stdin, stdout, stderr, telling.fileno()]
         socket.send_fds(_nursery(), [json.dumps(request).encode()], fds)
     process = Process(words, told)
     _started[process.pid] = process
     return process
+
+
+@dataclass(frozen=True)
+class Piped:
+    """A process and the ends of its pipes that are ours; its standard error only if it was not sent elsewhere."""
+
+    process: Process
+    stdin: TextIO
+    stdout: TextIO
+    stderr: TextIO
+
+
+@contextmanager
+def piped(words: Sequence[str | Path], *, stderr: int | None = None) -> Iterator[Piped]:
+    """A process with its standard input open; it is told to end, and has ended, with the block."""
+    pipes = [os.pipe() for _ in range(3)]
+    (reading, typing), *said = pipes
+    ours = [os.fdopen(typing, "w", encoding="utf-8"), *(os.fdopen(ours, encoding="utf-8") for ours, _ in said)]
+    theirs = [reading, *(writing for _, writing in said)]
+    try:
+        try:
+            process = start(words, theirs[1], theirs[2] if stderr is None else stderr, stdin=reading)
+        finally:
+            for fd in theirs:
+                os.close(fd)
+        try:
+            yield Piped(process, *ours)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+    finally:
+        for file in ours:
+            file.close()
 
 
 def running() -> list[Process]:
@@ -116,47 +174,42 @@ def _nursery() -> socket.socket:
 
 
 def _serve(requests: socket.socket) -> list[str]:
-    """Fork for every request. Returns in each child, with its words."""
-    woken, waking = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(waking)
-    telling: dict[int, int] = {}
+    """Fork for every request, and tell how each process ended. Returns in each child, with its words."""
+    # Processes that have not ended: each has its pid and where to tell, by what becomes readable when it ends.
+    running: dict[int, tuple[int, int]] = {}
     while True:
-        ready, _, _ = select.select([requests, woken], [], [])
-        if woken in ready:
-            os.read(woken, _MOST_BYTES)
-            _tell_ends(telling)
-        if requests not in ready:
+        ready = select.select([requests.fileno(), *running], [], [])[0]
+        for end in running.keys() & set(ready):
+            _tell_end(end, *running.pop(end))
+        if requests.fileno() not in ready:
             continue
         content, fds, *_ = socket.recv_fds(requests, _MOST_BYTES, 4)
         if not content:
             os._exit(0)
-        *standard, told = fds
-        pid = os.fork()
-        if pid == 0:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        *standard, telling = fds
+        child = os.fork()
+        if child == 0:
             requests.close()
-            for fd in (woken, waking, told, *telling.values()):
+            for fd in (telling, *running, *(told for _, told in running.values())):
                 os.close(fd)
             return _forked(json.loads(content), standard)
-        telling[pid] = told
-        os.write(told, f"{pid}\n".encode())
         for fd in standard:
             os.close(fd)
+        _tell(telling, child)
+        running[os.pidfd_open(child)] = (child, telling)
 
 
-def _tell_ends(telling: dict[int, int]) -> None:
-    """Tell of every child that has ended, how."""
-    while telling:
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if pid == 0:
-            return
-        told = telling.pop(pid)
-        # The one who asked may be gone.
-        with contextlib.suppress(BrokenPipeError):
-            os.write(told, f"{os.waitstatus_to_exitcode(status)}\n".encode())
-        os.close(told)
+def _tell_end(end: int, child: int, telling: int) -> None:
+    """Tell the exit code of a process that has ended."""
+    os.close(end)
+    _tell(telling, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    os.close(telling)
+
+
+def _tell(telling: int, number: int) -> None:
+    # The one who asked may be gone.
+    with contextlib.suppress(ConnectionError):
+        os.write(telling, f"{number}\n".encode())
 
 
 def _forked(request: dict[str, object], standard: list[int]) -> list[str]:
@@ -175,6 +228,17 @@ def _forked(request: dict[str, object], standard: list[int]) -> list[str]:
     words = request["words"]
     assert isinstance(words, list)
     return words
+
+
+def _read_ahead() -> None:
+    """Read what every command reads once: which commands are installed, and the marks and words of both languages."""
+    # Imported here: not where tests import this module.
+    from broker_common.cli import program  # noqa: PLC0415
+    from broker_common.language import LANGUAGES, language  # noqa: PLC0415
+
+    program.list_commands(click.Context(program))
+    for code in LANGUAGES:
+        language(code).exact("0")
 
 
 def _end_at_once(codes: list[int]) -> None:
@@ -201,6 +265,7 @@ def _main() -> None:
         get_decimal_symbol(language)
     for module in _PRELOADED:
         __import__(module)
+    _read_ahead()
     gc.freeze()
     words = _serve(socket.socket(fileno=int(sys.argv[1])))
     try:

@@ -8,7 +8,6 @@ import re
 import shutil
 import ssl
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +20,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from fakes import nursery
 from fakes.deployment import wait_until
+from fakes.nursery import PROGRAM
 from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.storage.clock import system_clock
@@ -159,22 +160,10 @@ def _toml(value: Any) -> str:
 def configured(home: Path, log: Path) -> Iterator[Configured]:
     """The dashboard of a census home as its serving node would start it."""
     words = ["census", "dashboard", "--home", str(home), "--configured", "--while-stdin-open"]
-    with log.open("w", encoding="utf-8") as stderr:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "broker_common", *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-        )
-    try:
-        assert process.stdout is not None
-        found = _ADDRESS.match(process.stdout.readline())
+    with log.open("w", encoding="utf-8") as stderr, nursery.piped([PROGRAM, *words], stderr=stderr.fileno()) as piped:
+        found = _ADDRESS.match(piped.stdout.readline())
         assert found is not None, log.read_text("utf-8")
         yield Configured(found[1], int(found[2]), LogLines(log))
-    finally:
-        process.terminate()
-        process.communicate()
 
 
 def form_of(page: Callable[[], httpx.Response]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The documents' notebook, their Python and their R lines, against real nodes.
 
-R is not installed where tests run: of its lines the command lines are run that they make, by a shell as R does, and the figures that
-they read are looked for in what comes back.
+R is not installed where tests run: of its lines the command lines are run that they make, in the words that a shell makes
+of them as it does for R, and the figures that they read are looked for in what comes back.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import asyncio
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.deployment import Deployment, make
+from fakes.deployment import Deployment, make, run_words
 from fakes.nursery import PROGRAM
 
 pytestmark = pytest.mark.process
@@ -89,30 +88,33 @@ def test_the_python_lines_of_the_documents_run(served: Deployment) -> None:
     assert [row["cell_label"] for row in names["t"].rows()] == ["French", "rest"] * 2
 
 
-def called(code: str) -> list[str]:
-    """The shell command lines that R's `system2` runs for the calls of `researcher(...)`."""
+def called(code: str) -> list[list[str]]:
+    """The words that a shell makes of the command lines that R's `system2` runs for the calls of `researcher(...)`."""
     lines = []
     for arguments in re.findall(r"researcher\((\".*)\)", code):
         words = re.findall(r'shQuote\("(.*?)"\)|"(.*?)"', arguments)
         # shQuote makes one word of it for a shell; what is not quoted goes to the shell as it stands.
         given = [shlex.quote(quoted) if quoted else bare for quoted, bare in words]
         lines.append(" ".join([shlex.quote(str(PROGRAM)), "researcher", *given, "--json"]))
-    return lines
+    return [_words(line) for line in lines]
+
+
+def _words(line: str) -> list[str]:
+    shown = subprocess.run(rf"printf '%s\0' {line}", shell=True, capture_output=True, text=True, check=True)  # noqa: S602 - as R does
+    return shown.stdout.split("\0")[:-1]
 
 
 def test_the_r_lines_of_the_documents_make_command_lines_that_answer(served: Deployment) -> None:
     """Each prints one object, with the figures that the R lines take from it; a failure has the text and hint that they show."""
     (code,) = blocks("r")
     assert len([line for line in code.splitlines() if line.strip("} ")]) <= 12
-    answer, table, listed = [
-        json.loads(subprocess.run(line, shell=True, capture_output=True, check=True).stdout)  # noqa: S602 - as R does
-        for line in called(code)
-    ]
+    answer, table, listed = [run_words(*words).result for words in called(code)]
     assert {type(answer[name]) for name in re.findall(r"answer\$(\w+)", code)} == {int}
     assert table["where"] == "age >= 65"
     assert all(type(cell["noisy_count"]) is type(cell["margin_95"]) is int and cell["label"] for cell in table["cells"])
     assert len(table["cells"]) > 2
     assert {answer["query_id"], table["query_id"]} <= {each["query_id"] for each in listed["answers"]}
-    missing = os.environ | {"TRIPARTITE_HOME": str(served.directory / "nowhere")}
-    failed = subprocess.run(called(code)[0], shell=True, capture_output=True, check=False, env=missing, cwd="/")  # noqa: S602
-    assert set(json.loads(failed.stdout)["error"]) >= {"text", "hint"}
+    missing = {"TRIPARTITE_HOME": str(served.directory / "nowhere")}
+    failed = run_words(*called(code)[0], env=missing, cwd=Path("/"))
+    assert failed.error["text"]
+    assert failed.error["hint"]

@@ -6,13 +6,16 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+from fakes import nursery
 from fakes.deployment import FRENCH, Deployment, make, run, run_here
 from fakes.nursery import PROGRAM
+from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.cli import program
 from broker_common.privacy.accounting import price
@@ -328,9 +331,11 @@ def test_answers_are_written_as_files_for_other_programs(served: Deployment, for
     assert (written.code, written.stdout) == (0, "")
     assert written.stderr == f"Questions written to {file}: 1.\n"
     assert file.stat().st_mode & 0o777 == 0o600
-    home = str(served.home("researcher"))
-    command = [str(PROGRAM), "researcher", "answers", "--home", home, query, "--format", form]
-    printed = subprocess.run(command, capture_output=True, check=True).stdout
+    command = [PROGRAM, "researcher", "answers", "--home", served.home("researcher"), query, "--format", form]
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        assert nursery.start(command, stdout.fileno(), stderr.fileno()).wait(PATIENCE_SECONDS) == 0
+        stdout.seek(0)
+        printed = stdout.read()
     assert printed == file.read_bytes()
     assert len(printed.splitlines()) == {"csv": 2, "jsonl": 1, "md": 3}.get(form, len(printed.splitlines()))
     wrong = served.run("researcher", "answers", "--format", form, "--json")

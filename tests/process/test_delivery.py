@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes import nursery
 from fakes.deployment import FRENCH, Deployment, Outcome, make, node_pids, run_here, wait_until
 from fakes.nursery import PROGRAM
 from process.liars import LyingResearcher
@@ -90,10 +90,9 @@ def test_an_inbox_that_opens_late_gets_what_it_missed(deployment: Deployment) ->
 def test_a_killed_ask_is_answered_all_the_same(deployment: Deployment) -> None:
     """Kill -9 of the researcher's command, after the health node has taken the question, loses nothing."""
     words = ("--home", deployment.home("researcher"), "--where", "age >= 66", "--count", FRENCH)
-    with subprocess.Popen([PROGRAM, "researcher", "ask", *words], stderr=subprocess.PIPE, text=True) as asking:
-        assert asking.stderr is not None
+    with nursery.piped([PROGRAM, "researcher", "ask", *words]) as asking:
         assert "taken the question" in asking.stderr.readline()
-        asking.send_signal(signal.SIGKILL)
+        asking.process.kill()
     query = row(deployment, -1)["query_id"]
     with deployment.node("researcher"):
         wait_until(lambda: row(deployment, query)["state"] == "answered", "pushed")
@@ -110,17 +109,13 @@ def test_an_interrupted_ask_is_recoverable(deployment: Deployment, number: int) 
     census = node_pids(deployment.directory)["census"]
     os.kill(census, signal.SIGSTOP)
     try:
-        with subprocess.Popen(
-            [PROGRAM, "researcher", "ask", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as asking:
-            assert asking.stderr is not None
-            assert asking.stdout is not None
+        with nursery.piped([PROGRAM, "researcher", "ask", *words]) as asking:
             assert "taken the question" in asking.stderr.readline()
-            asking.send_signal(number)
-            said = Outcome(asking.wait(), asking.stdout.read(), asking.stderr.read())
+            asking.process.send_signal(number)
+            said = Outcome(asking.process.wait(), asking.stdout.read(), asking.stderr.read())
     finally:
         os.kill(census, signal.SIGCONT)
-    assert asking.returncode == 130
+    assert said.code == 130
     assert said.error["code"] == "INTERRUPTED"
     assert f"answers --collect {query}" in said.error["hint"]
     assert "Traceback" not in said.stderr

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from fakes import nursery
 from fakes.deployment import FRENCH, Deployment, Outcome, make, run_here
 from fakes.nursery import PROGRAM
 from fakes.patience import PATIENCE_SECONDS
@@ -186,11 +185,15 @@ def test_a_part_is_scaled_up_to_everybody_who_matches(deployment: Deployment) ->
 def at_terminal(deployment: Deployment, reply: str, *words: str) -> tuple[int, str]:
     """Run `researcher ask` at a terminal where somebody types `reply`; exit code, and what the terminal showed."""
     ours, theirs = pty.openpty()
-    ask_words: list[Any] = ["researcher", "ask", "--home", deployment.home("researcher"), *words]
-    with subprocess.Popen([PROGRAM, *ask_words], stdin=theirs, stderr=theirs, stdout=subprocess.DEVNULL) as asking:
+    ask_words: list[str | Path] = [PROGRAM, "researcher", "ask", "--home", deployment.home("researcher"), *words]
+    with Path(os.devnull).open("wb") as stdout:
+        asking = nursery.start(ask_words, stdout.fileno(), theirs, stdin=theirs)
+    try:
         os.close(theirs)
         os.write(ours, reply.encode())
         code = asking.wait(PATIENCE_SECONDS)
+    finally:
+        asking.kill()
     shown = b""
     while part := _read(ours):
         shown += part

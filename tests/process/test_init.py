@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from fakes.deployment import Deployment, run, run_here
+from fakes.deployment import Deployment, Outcome, run, run_here
 from fakes.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.process
@@ -19,16 +20,24 @@ EXPLICIT = (
 )
 SECRET_SUFFIXES = (".key",)
 DATA_OF_PEOPLE = ("people.csv", "journal.db")
-# Code for `python -c`: the program, where one package cannot be found.
+# Code for `python -c`: commands of the program one after the other, where one package cannot be found.
 WITHOUT_A_PACKAGE = """
-import sys
+import contextlib, io, json, sys
 class Absent:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] == sys.argv[1]:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Absent())
 from broker_common.cli import main
-main(sys.argv[2:])
+ended = []
+for words in json.loads(sys.argv[2]):
+    said = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(said[0]), contextlib.redirect_stderr(said[1]):
+        try:
+            main(words)
+        except SystemExit as end:
+            ended.append([end.code, *(each.getvalue() for each in said)])
+print(json.dumps(ended))
 """
 
 
@@ -137,24 +146,21 @@ def test_no_home_holds_a_key_that_its_role_may_not_hold(made: Deployment) -> Non
 @pytest.mark.parametrize("package", ["census_node", "health_node", "researcher_node"])
 def test_a_role_that_is_not_installed_leaves_the_others_usable(made: Deployment, package: str) -> None:
     """Without a package its commands say so and what to install; the help and the other roles are as ever."""
-
-    def without(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", WITHOUT_A_PACKAGE, package, *words]
-        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
-
-    shown = without("--help")
-    assert shown.returncode == 0, shown.stderr
     group = package.removesuffix("_node")
-    assert f"\n  {group} " not in shown.stdout
-    absent = without(group, "serve", "--json")
-    assert absent.returncode == 3
-    assert '"NOT_INSTALLED"' in absent.stdout
-    assert package in absent.stdout
-    for command in (("init", "somewhere"), ("up", str(made.directory))):
-        absent = without(*command, "--json") if command[0] == "init" else without(*command)
-        assert absent.returncode == 3
-        assert "NOT_INSTALLED" in absent.stdout + absent.stderr
-        assert package in absent.stdout + absent.stderr
     other = "census" if package != "census_node" else "health"
-    present = without(other, "status", "--home", str(made.home(other)), "--json")
-    assert (present.returncode, present.stderr) == (0, "")
+    with_all = ["init", "somewhere", "--json"], ["up", str(made.directory)]
+    status = [other, "status", "--home", str(made.home(other)), "--json"]
+    commands = ["--help"], status, [group, "serve", "--json"], *with_all
+    words = [sys.executable, "-c", WITHOUT_A_PACKAGE, package, json.dumps(commands)]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True)
+    shown, present, absent, *refused = (Outcome(*each) for each in json.loads(ended.stdout))
+    assert shown.code == 0, shown.stderr
+    assert f"\n  {group} " not in shown.stdout
+    assert (absent.code, absent.error["code"]) == (3, "NOT_INSTALLED")
+    assert package in absent.error["text"]
+    assert present.result
+    assert present.stderr == ""
+    for command in refused:
+        assert command.code == 3
+        assert "NOT_INSTALLED" in command.stdout + command.stderr
+        assert package in command.stdout + command.stderr

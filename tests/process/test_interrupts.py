@@ -56,12 +56,15 @@ def run_with(folder: Path, module: str, content: str, words: list[str]) -> subpr
 def test_interrupt_during_an_import_is_no_traceback(tmp_path: Path, way: str, module: str) -> None:
     """Before a command has begun: nothing was done, and that is what it says."""
     words = [*WAYS[way], "researcher", "quote", "--home", str(tmp_path)]
-    ended = run_with(tmp_path, module, INTERRUPTED_IMPORT, words)
-    assert (ended.returncode, ended.stdout) == (130, "")
-    assert ended.stderr == "Interrupted. Unfinished work is dropped; run it again.\n"
-    ended = run_with(tmp_path, module, INTERRUPTED_IMPORT, [*words, "--json"])
-    assert (ended.returncode, ended.stderr) == (130, "")
-    assert json.loads(ended.stdout) == {"error": INTERRUPTED}
+    # Each way says it to people for one of the modules, and to a program for the other.
+    if (way == "script") == (module == "grpc"):
+        ended = run_with(tmp_path, module, INTERRUPTED_IMPORT, words)
+        assert (ended.returncode, ended.stdout) == (130, "")
+        assert ended.stderr == "Interrupted. Unfinished work is dropped; run it again.\n"
+    else:
+        ended = run_with(tmp_path, module, INTERRUPTED_IMPORT, [*words, "--json"])
+        assert (ended.returncode, ended.stderr) == (130, "")
+        assert json.loads(ended.stdout) == {"error": INTERRUPTED}
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -84,7 +84,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Lived:
         with Watch([directory, colleague]) as watch:
             deployment = make(directory, population=200, accounting="per_person")
             home = deployment.home
-            with deployment.up():
+            with deployment.nodes():
                 asked = deployment.ask("age >= 65", FRENCH).result["query_id"]
                 assert deployment.ask("age >= 66", "all", "--project", "none").code == 3
                 make_colleague(deployment, colleague, card)

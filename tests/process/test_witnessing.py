@@ -44,8 +44,8 @@ def _agree(deployment: Deployment) -> Iterator[None]:
 
 
 def test_a_quote_right_after_three_ready_lines_works(deployment: Deployment) -> None:
-    """`up` says ready, and nobody has to wait for the agencies to have met."""
-    with deployment.up():
+    """Each node says ready, one after the other as under `up`, and nobody has to wait for the agencies to have met."""
+    with deployment.nodes():
         assert deployment.json("researcher", "quote")["charged"] > 0
 
 
