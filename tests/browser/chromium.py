@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 CHROMIUM = shutil.which("chromium")
 # Each window would draw the lists below its address bar, two pages of their own that nobody sees, and hold a process ready.
 _UNSEEN = ("WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "WebUIOmniboxFullPopup", "SpareRendererForSitePerProcess")
-# What Playwright switches off: only the last list counts, and that is ours.
+# Playwright's own list: the last one alone counts, and that is ours.
 _OF_PLAYWRIGHT = (
     "AvoidUnnecessaryBeforeUnloadCheckSync",
     "DestroyProfileOnBrowserClose",
@@ -43,7 +43,7 @@ _RULES = {
     "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]},
     "resultTypes": ["violations"],
 }
-# What is found, and no more: what was in order, with each of its elements, takes longer to send than to find.
+# Only what is found is sent: sending what was in order, with each of its elements, takes longer than looking.
 _BROKEN = """
 async ([within, options]) => (await axe.run(within, options)).violations.map((each) => `${each.id}: ${each.nodes[0].html}`)
 """

@@ -132,7 +132,7 @@ def test_an_error_breaks_no_rule_of_accessibility(browser: Browser, site: LabSit
 
 
 def sideways(page: Page) -> list[str]:
-    """What scrolls sideways outside of its own box."""
+    """A page that is wider than its window, and scrolls sideways outside of its boxes."""
     wide, window = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
     return [] if wide == window else [f"{wide} wide in a window of {window}"]
 

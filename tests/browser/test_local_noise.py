@@ -199,7 +199,7 @@ def test_the_file_works_without_a_server_in_both_languages(page: Page, folder: P
 VALUES = {"age": ("18", "59", "100"), "height": ("120", "171", "219"), "weight": ("35", "74", "184")}
 
 
-# What the page says after each of many steps: controls are set, it hears of it as of a hand, and all is read before the next.
+# Many steps: controls are set, the page hears of it as of a hand, and all of its texts are read before the next.
 _READ = """
 (steps) => steps.map((step) => {
   for (const [id, value] of Object.entries(step)) {
@@ -220,7 +220,7 @@ _READ = """
 
 @dataclass(frozen=True)
 class Reading:
-    """What the page says at one moment."""
+    """The page's texts at one moment."""
 
     law: list[list[str]]
     sent: list[str]
@@ -271,7 +271,7 @@ def test_numbers_of_numbers_are_the_library_s(page: Page, folder: Path) -> None:
 
 
 def assert_number(reading: Reading, field: Number, epsilon: float, value: int) -> None:
-    """What the page says about a number is what the library computes."""
+    """The page says about a number what the library computes."""
     each = epsilon / len(FIELDS)
     law = BoundedLaplace(field.low, field.high, each, "clamped")
     chances = field.chances(value, each)
@@ -317,7 +317,7 @@ def test_numbers_of_choices_are_the_library_s(page: Page, folder: Path) -> None:
 
 
 def assert_choice(reading: Reading, field: Choice, epsilon: float, place: int, people: int) -> None:
-    """What the page says about a choice is what the library computes."""
+    """The page says about a choice what the library computes."""
     response = RandomisedResponse(len(field.choices), epsilon / len(FIELDS))
     shares = [share for _, share, _ in reading.rows]
     assert [abs(share - chance) < 0.6e-4 for share, chance in zip(shares, response.law(place), strict=True)] == [
