@@ -91,6 +91,20 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
     return made
 
 
+@pytest.fixture(scope="module")
+def census(planted: Deployment) -> Iterator[Dashboard]:
+    """The dashboard of the census agency, whose node does not run: these pages follow the log and the session alone."""
+    with dashboard(planted.home("census"), "census") as shown:
+        yield shown
+
+
+@pytest.fixture(scope="module")
+def health(planted: Deployment) -> Iterator[Dashboard]:
+    """The same of the health agency."""
+    with dashboard(planted.home("health"), "health") as shown:
+        yield shown
+
+
 def watched(page: Page) -> list[str]:
     """Traces of a script that ran, or wanted to: dialogs, violations of the policy, requests for its image."""
     seen: list[str] = []
@@ -112,15 +126,14 @@ def visit(page: Page, shown: Dashboard, path: str) -> None:
     expect(page.locator("#live-state")).to_have_text("Live")
 
 
-@pytest.mark.parametrize(("role", "paths"), [("census", CENSUS_PAGES), ("health", HEALTH_PAGES)])
 def test_a_script_in_a_name_or_a_reason_is_shown_as_text(
-    context: BrowserContext, planted: Deployment, role: str, paths: tuple[str, ...]
+    context: BrowserContext, census: Dashboard, health: Dashboard
 ) -> None:
     """On every page, and again when a part is put in anew: no dialog, no element, no violation; metrics hold no such text."""
     page = context.new_page()
     page.clock.install()
     seen = watched(page)
-    with dashboard(planted.home(role), role) as shown:
+    for role, shown, paths in (("census", census, CENSUS_PAGES), ("health", health, HEALTH_PAGES)):
         page.goto(shown.with_key)
         texts = ""
         for path in paths:
@@ -137,32 +150,22 @@ def test_a_script_in_a_name_or_a_reason_is_shown_as_text(
     assert seen == []
 
 
-@pytest.mark.parametrize("language", ["en", "fr"])
 def test_a_script_in_an_audit_report_is_shown_as_text(
-    context: BrowserContext, planted: Deployment, tmp_path: Path, language: str
+    context: BrowserContext, planted: Deployment, tmp_path: Path
 ) -> None:
     """The report is opened as a file, where no server's policy protects it."""
     for role in ("census", "health"):
         run_here("audit", "export", "--home", planted.home(role), "--to", tmp_path / "exports" / role)
-    report = tmp_path / "report.html"
-    done = run_here(
-        "audit",
-        "report",
-        tmp_path / "exports",
-        "--home",
-        planted.home("auditor"),
-        "--to",
-        report,
-        "--language",
-        language,
-    )
-    assert report.is_file(), done.stdout + done.stderr
     page = context.new_page()
     seen = watched(page)
-    page.goto(report.as_uri())
-    text = page.inner_text("main")
-    assert text.count(TEXT) >= WHERE["census"]
-    assert page.locator("script, img").count() == 0
+    for language in ("en", "fr"):
+        report = tmp_path / f"report-{language}.html"
+        words = ("audit", "report", tmp_path / "exports", "--home", planted.home("auditor"), "--to", report)
+        done = run_here(*words, "--language", language)
+        assert report.is_file(), done.stdout + done.stderr
+        page.goto(report.as_uri())
+        assert page.inner_text("main").count(TEXT) >= WHERE["census"]
+        assert page.locator("script, img").count() == 0
     assert seen == []
 
 
@@ -194,16 +197,16 @@ def test_a_session_that_ends_takes_the_staff_s_figures_with_it(context: BrowserC
 
 
 def test_a_page_says_what_to_do_after_its_server_was_started_again(
-    context: BrowserContext, deployment: Deployment
+    context: BrowserContext, planted: Deployment
 ) -> None:
     """The key has changed: the page reconnects by itself, and says that the session is over; readers see nothing of it."""
     staff, reader = context.new_page(), context.browser.new_page()  # type: ignore[union-attr]  # it has one
-    with dashboard(deployment.home("census"), "census") as shown:
+    with dashboard(planted.home("census"), "census") as shown:
         staff.goto(shown.with_key)
         visit(staff, shown, "/people")
         visit(reader, shown, "/")
     expect(staff.locator("#live-state")).to_contain_text("Connection lost")
-    with dashboard(deployment.home("census"), "census", port=int(shown.address.rpartition(":")[2])):
+    with dashboard(planted.home("census"), "census", port=int(shown.address.rpartition(":")[2])):
         expect(staff.locator("#live-state")).to_contain_text("Your session has ended: sign in again")
         expect(staff.get_by_role("heading", level=1)).to_have_text("This page is for the agency's own staff")
         expect(reader.locator("#live-state")).to_have_text("Live")
@@ -229,42 +232,45 @@ def test_a_page_becomes_whole_when_the_first_fold_is_done(context: BrowserContex
     assert page.locator("#folding").count() == 0
 
 
-def test_a_policy_that_changes_in_mid_view_stands_on_the_page(context: BrowserContext, tmp_path: Path) -> None:
-    """Limit, hash and history, without a reload; an opened table stays open and the keyboard where it was."""
+def test_an_order_from_elsewhere_reaches_pages_in_mid_view(context: BrowserContext, tmp_path: Path) -> None:
+    """A policy and then a shutdown stand on pages that are open, without a reload, and take nothing out of a reader's hands."""
     deployment = make(tmp_path / "deployment", population=10)
     with dashboard(deployment.home("census"), "census") as shown:
-        page = context.new_page()
-        visit(page, shown, "/")
-        summary = page.locator("#belief summary")
-        summary.click()
-        before = page.locator("#policy tbody td").first.inner_text()
-        deployment.order_policy(max_belief="0.7")
-        expect(page.locator("#belief")).to_contain_text("limit 70%")
-        expect(page.locator("#policy tbody td").first).not_to_have_text(before)
-        expect(page.locator("#policy")).to_contain_text("no belief above 70%")
-        assert page.locator("#belief details").get_attribute("open") is not None
-        expect(summary).to_be_focused()
+        follow_a_policy(context.new_page(), shown, deployment)
+        follow_a_shutdown(context, shown)
 
 
-def test_a_shutdown_in_a_second_tab_reaches_the_first(context: BrowserContext, tmp_path: Path) -> None:
-    """Its form offers what can now be done, unless somebody is writing in it; the order stands below in any case."""
-    deployment = make(tmp_path / "deployment", population=10)
-    with dashboard(deployment.home("census"), "census") as shown:
-        idle, busy, acting = context.new_page(), context.new_page(), context.new_page()
-        acting.goto(shown.with_key)
-        for page in (idle, busy, acting):
-            visit(page, shown, "/orders")
-        busy.get_by_label("Reason").fill("half a sentence")
-        acting.get_by_label("Reason").fill("a drill")
-        acting.get_by_label("I mean it").check()
-        acting.get_by_role("button", name="Shut down").click()
-        expect(acting.locator("#outcome")).to_contain_text("The service is shut down.")
-        expect(idle.get_by_role("button", name="Reopen")).to_be_visible()
-        expect(busy.locator("#orders")).to_contain_text("a drill")
-        expect(busy.get_by_label("Reason")).to_have_value("half a sentence")
-        busy.get_by_label("I mean it").check()
-        busy.get_by_role("button", name="Shut down").click()
-        expect(busy.locator("#outcome")).to_contain_text("was shut down already")
+def follow_a_policy(page: Page, shown: Dashboard, deployment: Deployment) -> None:
+    """Limit, hash and history; an opened table stays open and the keyboard where it was."""
+    visit(page, shown, "/")
+    summary = page.locator("#belief summary")
+    summary.click()
+    before = page.locator("#policy tbody td").first.inner_text()
+    deployment.order_policy(max_belief="0.7")
+    expect(page.locator("#belief")).to_contain_text("limit 70%")
+    expect(page.locator("#policy tbody td").first).not_to_have_text(before)
+    expect(page.locator("#policy")).to_contain_text("no belief above 70%")
+    assert page.locator("#belief details").get_attribute("open") is not None
+    expect(summary).to_be_focused()
+
+
+def follow_a_shutdown(context: BrowserContext, shown: Dashboard) -> None:
+    """A form offers what can now be done, unless somebody is writing in it; the order stands below in any case."""
+    idle, busy, acting = context.new_page(), context.new_page(), context.new_page()
+    acting.goto(shown.with_key)
+    for page in (idle, busy, acting):
+        visit(page, shown, "/orders")
+    busy.get_by_label("Reason").fill("half a sentence")
+    acting.get_by_label("Reason").fill("a drill")
+    acting.get_by_label("I mean it").check()
+    acting.get_by_role("button", name="Shut down").click()
+    expect(acting.locator("#outcome")).to_contain_text("The service is shut down.")
+    expect(idle.get_by_role("button", name="Reopen")).to_be_visible()
+    expect(busy.locator("#orders")).to_contain_text("a drill")
+    expect(busy.get_by_label("Reason")).to_have_value("half a sentence")
+    busy.get_by_label("I mean it").check()
+    busy.get_by_role("button", name="Shut down").click()
+    expect(busy.locator("#outcome")).to_contain_text("was shut down already")
 
 
 # --- long and many -----------------------------------------------------------------------------------------------------
@@ -336,10 +342,10 @@ def has_room(shown: Dashboard) -> bool:
         return b"200" in line
 
 
-def test_a_page_without_a_stream_says_so_and_refreshes(context: BrowserContext, deployment: Deployment) -> None:
+def test_a_page_without_a_stream_says_so_and_refreshes(context: BrowserContext, planted: Deployment) -> None:
     """So many pages are open that this one gets none; it refreshes all the same, and listens again when others have gone."""
     page = context.new_page()
-    with dashboard(deployment.home("census"), "census") as shown:
+    with dashboard(planted.home("census"), "census") as shown:
         with streams(shown, MOST_STREAMS) as lines:
             assert all(b"200" in line for line in lines)
             page.clock.install()

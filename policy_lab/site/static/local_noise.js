@@ -17,9 +17,10 @@
   const QUANTILE = 1.959964;
 
   const said = (name, values = {}) => words[name].replace(/\{(\w+)\}/g, (_, key) => values[key]);
-  const figure = (value, digits = 0) =>
-    new Intl.NumberFormat(`${code}-CA`, { minimumFractionDigits: digits, maximumFractionDigits: digits })
-      .format(Math.abs(value) < 0.5 * 10 ** -digits ? 0 : value);
+  // One for each number of digits: making it takes far longer than writing a number.
+  const formats = [0, 1, 2].map((digits) =>
+    new Intl.NumberFormat(`${code}-CA`, { minimumFractionDigits: digits, maximumFractionDigits: digits }));
+  const figure = (value, digits = 0) => formats[digits].format(Math.abs(value) < 0.5 * 10 ** -digits ? 0 : value);
   const percent = (share, digits = 2) => figure(100 * share, digits) + (code === "fr" ? "\u00a0%" : "%");
   // Rounded up, so that it never understates; what is a rounding error of the computation itself is not rounded up.
   const atMost = (share) => percent(Math.min(1, Math.ceil(share * 1e4 - 1e-7) / 1e4));
