@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,16 +27,26 @@ def _log_as_before() -> Iterator[None]:
     structlog.reset_defaults()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Everything that is collected stays until the end: nobody walks through it in search of garbage, neither now nor later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+        # DuckDB's library counts what is left when the process ends, and writes of it.
+        atexit.register(gc.unfreeze)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _quick_starts() -> Iterator[None]:
-    """A node that starts in this process does not walk through everything that pytest has collected, a tenth of a second."""
-    gc.collect()
-    gc.freeze()
+    """A node that ends in this process does not bring back all that pytest has collected for the next walk."""
     nothing = SimpleNamespace(collect=lambda: 0, freeze=lambda: None, unfreeze=lambda: None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("broker_common.rpc.server.gc", nothing)
         yield
-    gc.unfreeze()
 
 
 # `make test-fast` does without them: each took more than 0.3 seconds of a processor, all its cases together.

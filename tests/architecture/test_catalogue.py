@@ -13,6 +13,7 @@ from typing import get_args
 
 import jinja2
 import pytest
+from architecture.sources import PACKAGES, modules, nodes_of
 from jinja2 import nodes
 
 from broker_common.audit import texts as audit_texts
@@ -47,7 +48,6 @@ from researcher_node.study import texts as study_texts
 from researcher_node.trust.checking import Outcome
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("broker_common", "census_node", "health_node", "researcher_node", "deploy", "policy_lab")
 TEXTS = (
     *(
         assessment_texts,
@@ -116,7 +116,7 @@ WORDS = {
 
 def in_code(path: Path) -> Iterator[str]:
     """Every literal text that a module speaks."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in nodes_of(path):
         if not isinstance(node, ast.Call):
             continue
         function, texts = node.func, []
@@ -169,8 +169,7 @@ def has_words(text: str) -> bool:
 
 def sources() -> Iterator[Path]:
     """Every module that speaks to somebody. `attack` is a tool for testers of a deployment, and speaks English alone."""
-    for package in PACKAGES:
-        yield from (path for path in (ROOT / package).rglob("*.py") if "attack" not in str(path.relative_to(ROOT)))
+    yield from (path for path in modules() if "attack" not in str(path.relative_to(ROOT)))
 
 
 @cache
@@ -232,7 +231,7 @@ def test_a_node_says_ready_and_where_in_every_language(texts: ModuleType) -> Non
 
 def spoken_directly(path: Path) -> Iterator[str]:
     """Where a command fills in or prints a text itself, so that nobody reads it in French."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in nodes_of(path):
         if (
             isinstance(node, ast.FormattedValue)
             and is_text(node.value)

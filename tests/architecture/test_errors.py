@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from architecture.sources import modules, nodes_of
 from fakes.links import on_the_wire
 from google.protobuf import any_pb2
 from google.rpc import status_pb2
@@ -28,7 +29,6 @@ from broker_common.errors import (
 from broker_common.rpc.status import STATUS_OF_REASON, broker_error
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("broker_common", "census_node", "deploy", "health_node", "policy_lab", "researcher_node")
 EXIT_CODES = {
     "InvalidRequestError": ExitCode.INVALID_REQUEST,
     "RefusedError": ExitCode.REFUSED,
@@ -237,7 +237,7 @@ def test_unknown_reason_from_the_wire_is_the_peers_misbehaviour() -> None:
 
 def raised_codes(path: Path) -> Iterator[tuple[str, str]]:
     """Every (family, code) that a source file raises with a literal code."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in EXIT_CODES and node.args:
             code = node.args[0]
             if isinstance(code, ast.Constant) and isinstance(code.value, str):
@@ -246,22 +246,18 @@ def raised_codes(path: Path) -> Iterator[tuple[str, str]]:
 
 def test_every_code_that_is_raised_is_in_the_table_under_its_family() -> None:
     """A misspelt code, or one raised as another family, would surface only when it is needed."""
-    raised = {pair for package in PACKAGES for path in (ROOT / package).rglob("*.py") for pair in raised_codes(path)}
+    raised = {pair for path in modules() for pair in raised_codes(path)}
     assert raised
     assert {(family, code) for family, code in raised if REASONS[code].family.__name__ != family} == set()
 
 
 def test_every_reason_is_in_use() -> None:
     """A reason that nothing raises is a promise that nobody keeps."""
-    paths = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
-    raised = {code for path in paths for _, code in raised_codes(path)}
+    raised = {code for path in modules() for _, code in raised_codes(path)}
     # Some codes are chosen first and raised later; the tables themselves do not count.
     tables = {ROOT / "broker_common" / "errors.py", ROOT / "broker_common" / "rpc" / "status.py"}
     chosen = {
-        node.value
-        for path in set(paths) - tables
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Constant)
+        node.value for path in set(modules()) - tables for node in nodes_of(path) if isinstance(node, ast.Constant)
     }
     assert set(REASONS) - raised - chosen == set()
 
@@ -269,15 +265,14 @@ def test_every_reason_is_in_use() -> None:
 def test_details_that_are_raised_are_those_that_sentences_name() -> None:
     """A sentence with a blank in it tells its reader that we forgot something."""
     forgotten = []
-    for package in PACKAGES:
-        for path in (ROOT / package).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text())):
-                if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in EXIT_CODES):
-                    continue
-                keywords = {keyword.arg for keyword in node.keywords}
-                if node.args and isinstance(node.args[0], ast.Constant) and None not in keywords:
-                    missing = placeholders(str(node.args[0].value)) - keywords
-                    forgotten += [(path.name, node.lineno, missing)] if missing else []
+    for path in modules():
+        for node in nodes_of(path):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in EXIT_CODES):
+                continue
+            keywords = {keyword.arg for keyword in node.keywords}
+            if node.args and isinstance(node.args[0], ast.Constant) and None not in keywords:
+                missing = placeholders(str(node.args[0].value)) - keywords
+                forgotten += [(path.name, node.lineno, missing)] if missing else []
     assert forgotten == []
 
 

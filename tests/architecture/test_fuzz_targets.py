@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
+from architecture.sources import ROOT, modules, tree_of
 from fuzz.targets import TARGETS
 
-ROOT = Path(__file__).parents[2]
 PACKAGES = ("broker_common", "census_node", "health_node", "researcher_node")
 # How the house calls what makes a value of bytes or text, or stands between the two.
 PARSER = re.compile(
@@ -64,12 +63,11 @@ EXEMPT = {
 
 def parsers() -> Iterator[str]:
     """Every public function and method that is named as parsers are."""
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-            for node, qualname in _functions(ast.parse(path.read_text()), ""):
-                if PARSER.fullmatch(node.name) and not _is_property(node):
-                    yield f"{module}:{qualname}"
+    for path in modules(*PACKAGES):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for node, qualname in _functions(tree_of(path), ""):
+            if PARSER.fullmatch(node.name) and not _is_property(node):
+                yield f"{module}:{qualname}"
 
 
 def _functions(tree: ast.AST, prefix: str) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, str]]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 import inspect
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = ("broker_common", "census_node", "deploy", "health_node", "policy_lab", "researcher_node")
+from architecture.sources import ROOT, modules, nodes_of
+
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -22,9 +21,8 @@ def test_no_paragraph_begins_further_in_than_it_goes_on() -> None:
     """`--help` would show it so."""
     found = [
         f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}"
-        for package in PACKAGES
-        for path in sorted((ROOT / package).rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for path in modules()
+        for node in nodes_of(path)
         if isinstance(node, DOCUMENTED) and begins_further_in(ast.get_docstring(node, clean=False) or "")
     ]
     assert found == []

@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from architecture.sources import ROOT, modules, nodes_of, tree_of
+
 PACKAGES = ("broker_common", "census_node", "health_node", "researcher_node")
 LIMIT = re.compile(r"_?(MAX|MOST|LEAST|FEWEST|LARGEST|SMALLEST|TOLERATED)_\w+|\w+_(SECONDS|MS)")
 # Arguments that bound something must be given by name.
-MODULES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+MODULES = modules(*PACKAGES)
 BOUNDS = {"timeout", "max_length", "max_workers", "maxlen", "maximum_concurrent_rpcs"}
 
 
@@ -24,9 +25,8 @@ def is_number(node: ast.expr | None) -> bool:
 
 def unexplained(path: Path) -> Iterator[str]:
     """Limits of a module that have neither a comment above them, or above their block, nor a sentence below."""
-    source = path.read_text(encoding="utf-8")
-    lines = source.splitlines()
-    body = ast.parse(source).body
+    lines = path.read_text(encoding="utf-8").splitlines()
+    body = tree_of(path).body
     for node, below in zip(body, [*body[1:], None], strict=True):
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
         if not (isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(target, ast.Name)):
@@ -51,7 +51,7 @@ def test_no_bound_is_a_bare_number() -> None:
     bare = [
         f"{path.relative_to(ROOT)}:{node.lineno} {keyword.arg}"
         for path in MODULES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes_of(path)
         if isinstance(node, ast.Call)
         for keyword in node.keywords
         if keyword.arg in BOUNDS and is_number(keyword.value)

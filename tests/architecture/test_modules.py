@@ -11,6 +11,7 @@ from types import ModuleType
 
 import msgspec
 import pytest
+from architecture.sources import PACKAGES, ROOT, modules, nodes_of, tree_of
 
 from broker_common.audit import home as auditor_config
 from broker_common.privacy.policy import Policy
@@ -18,14 +19,7 @@ from census_node import config as census_config
 from health_node import config as health_config
 from researcher_node import config as researcher_config
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = ("broker_common", "census_node", "deploy", "health_node", "policy_lab", "researcher_node")
 MANUAL = "".join((ROOT / "docs" / f"{page}.md").read_text("utf-8") for page in ("settings", "policy"))
-
-
-def sources() -> list[Path]:
-    """Every module that we write, generated code excluded."""
-    return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
 def name_of(path: Path) -> str:
@@ -35,17 +29,17 @@ def name_of(path: Path) -> str:
 
 def test_modules_say_what_they_are() -> None:
     """Every module has a docstring; what it exports its names say, and only a package's root has a list of them."""
-    assert [name_of(path) for path in sources() if not ast.get_docstring(ast.parse(path.read_text()))] == []
-    modules = [path for path in sources() if path.name != "__init__.py"]
-    assert [name_of(path) for path in modules if "__all__" in path.read_text()] == []
+    assert [name_of(path) for path in modules() if not ast.get_docstring(tree_of(path))] == []
+    inner = [path for path in modules() if path.name != "__init__.py"]
+    assert [name_of(path) for path in inner if "__all__" in path.read_text()] == []
 
 
 def test_private_names_are_not_imported_from_other_modules() -> None:
     """No module imports another's underscored names: publishing a name is a decision."""
     imported = [
         f"{name_of(path)}:{node.lineno} {alias.name}"
-        for path in sources()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for path in modules()
+        for node in nodes_of(path)
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in PACKAGES
         for alias in node.names
         if alias.name.startswith("_")

@@ -5,16 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 import pytest
+from architecture.sources import ROOT, modules, nodes_of
 
 from broker_common.cli import program
 from broker_common.errors import REASONS
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = ("broker_common", "census_node", "deploy", "health_node", "policy_lab", "researcher_node")
 DOCUMENTS = sorted(path for path in ROOT.glob("**/*.md") if not {".venv", "build"} & set(path.parts))
 # Placeholder for a role in a sentence that is made for several of them.
 ANY_ROLE = frozenset({"{role}", "{}"})
@@ -90,21 +88,19 @@ def _problem_from(beginning: tuple[str, ...], words: list[str]) -> str:
 
 def sentences() -> Iterator[tuple[str, str]]:
     """Every text in our code that is no docstring, by where it stands."""
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            docstrings = {
-                id(node.body[0].value)
-                for node in ast.walk(tree)
-                if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-                and isinstance(node.body[0], ast.Expr)
-            }
-            for node in ast.walk(tree):
-                if isinstance(node, ast.JoinedStr):
-                    parts = [part.value if isinstance(part, ast.Constant) else "{}" for part in node.values]
-                    yield f"{path.relative_to(ROOT)}:{node.lineno}", "".join(map(str, parts))
-                elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
-                    yield f"{path.relative_to(ROOT)}:{node.lineno}", node.value
+    for path in modules():
+        docstrings = {
+            id(node.body[0].value)
+            for node in nodes_of(path)
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            and isinstance(node.body[0], ast.Expr)
+        }
+        for node in nodes_of(path):
+            if isinstance(node, ast.JoinedStr):
+                parts = [part.value if isinstance(part, ast.Constant) else "{}" for part in node.values]
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", "".join(map(str, parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", node.value
 
 
 def problems(texts: Iterator[tuple[str, str]]) -> list[tuple[str, str, str]]:

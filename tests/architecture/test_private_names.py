@@ -18,6 +18,8 @@ TESTS = Path(__file__).parents[1]
 PRIVATE = re.compile(r"(?:\A|\.)_[a-z]\w*\Z")
 REPLACING = {"setattr", "delattr", "object", "patch"}
 # Reasons by file: why it may do what no other may.
+# A file without a text like these has nothing to find, and need not be parsed.
+POSSIBLE = re.compile(r"(?<!\bself)(?<!\bcls)\._[a-z]|['\"]_[a-z]")
 EXCEPTIONS = {
     "fakes/cards.py": "a copy of an object of its own class",
     "protocol/pair.py": "the limits of a node change while it serves",
@@ -46,6 +48,8 @@ def assignments(tree: ast.AST) -> Iterator[ast.AST]:
 
 def replaced(source: str) -> list[str]:
     """The places at which something takes the place of a private name."""
+    if not POSSIBLE.search(source):
+        return []
     tree = ast.parse(source)
     return [ast.unparse(node) for rule in (replacing_calls, assignments) for node in rule(tree)]
 

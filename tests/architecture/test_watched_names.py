@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from architecture.sources import ROOT, modules, nodes_of
 from fakes.clock import FakeClock
 
 from broker_common.dashboard.metrics import LogFigures, NodeFacts, metrics_text
@@ -19,7 +20,6 @@ from broker_common.errors import REASONS
 from broker_common.monitoring import Monitor, read_figures
 from broker_common.rpc.callers import ALLOWED_ROLES
 
-ROOT = Path(__file__).parents[2]
 # Metric names are documented with their labels; `role`, which every one but one has, is left out there.
 DOCUMENTED = re.compile(r"`tripartite_(\w+?)(?:\{([\w,]+)\})?`")
 # A histogram's parts, and when a process has made its counters.
@@ -104,8 +104,8 @@ def test_methods_and_outcomes_are_a_few_fixed_words() -> None:
     """Labels grow with the program, not with who calls it: methods are those of the protocol, outcomes codes of errors."""
     calls = [
         node
-        for path in (ROOT / "broker_common").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for path in modules("broker_common")
+        for node in nodes_of(path)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "called"
     ]
     assert [ast.unparse(call) for call in calls] == ["self._monitor.called(method.rpartition('/')[2], outcome)"]
@@ -124,17 +124,16 @@ def test_alerts_and_boards_use_documented_metrics(file: str) -> None:
 
 def log_calls() -> Iterator[tuple[str, ast.Call]]:
     """Every line that the product logs."""
-    for package in ("broker_common", "census_node", "health_node", "researcher_node"):
-        for path in sorted((ROOT / package).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-                if (
-                    isinstance(node, ast.Call)
-                    and isinstance(node.func, ast.Attribute)
-                    and isinstance(node.func.value, ast.Name)
-                    and node.func.value.id in {"_log", "log", "logger"}
-                    and node.func.attr in {"debug", "info", "warning", "error", "critical", "exception"}
-                ):
-                    yield f"{path.relative_to(ROOT)}:{node.lineno}", node
+    for path in modules("broker_common", "census_node", "health_node", "researcher_node"):
+        for node in nodes_of(path):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and isinstance(node.func.value, ast.Name)
+                and node.func.value.id in {"_log", "log", "logger"}
+                and node.func.attr in {"debug", "info", "warning", "error", "critical", "exception"}
+            ):
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", node
 
 
 def test_log_lines_are_fixed_sentences_with_known_keys() -> None:

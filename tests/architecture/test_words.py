@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +19,11 @@ OUT = re.compile(
 )
 # A comment that begins so has seldom a verb; what it names can be its subject.
 VERBLESS = re.compile(r"(?:SECURITY: |CRASH: )?(?:Of|What|By|Whose)\b")
+VERBLESS_TEXT = re.compile(rf"""['"]\s*{VERBLESS.pattern}""")
+# A literal may hold a #: one is passed over as a whole.
+LITERAL_OR_COMMENT = re.compile(
+    r"""(?s)\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|(?P<comment>#[^\n]*)"""
+)
 # They say what was, in the words of their day.
 HISTORY = {"CHANGELOG.md", "docs/decisions-archive.md"}
 FOLDERS = (*PACKAGES, "docs", "protos")
@@ -40,25 +43,28 @@ def files(*endings: str) -> list[Path]:
 
 def comments(source: str) -> Iterator[tuple[int, list[str]]]:
     """Every comment with its first line; lines that begin with # at one column are one comment."""
-    lines = source.splitlines()
     block: list[str] = []
     first, column = 0, -1
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type != tokenize.COMMENT:
+    for found in LITERAL_OR_COMMENT.finditer(source):
+        if not found["comment"]:
             continue
-        text, stands_alone = token.string.lstrip("#").strip(), lines[token.start[0] - 1].lstrip().startswith("#")
-        if block and stands_alone and token.start == (first + len(block), column) and not block[-1].startswith("---"):
+        line_start = source.rfind("\n", 0, found.start()) + 1
+        number, at = source.count("\n", 0, line_start) + 1, found.start() - line_start
+        text, stands_alone = found["comment"].lstrip("#").strip(), not source[line_start : found.start()].strip()
+        if block and stands_alone and (number, at) == (first + len(block), column) and not block[-1].startswith("---"):
             block.append(text)
             continue
         if block:
             yield first, block
-        first, column, block = token.start[0], token.start[1] if stands_alone else -1, [text]
+        first, column, block = number, at if stands_alone else -1, [text]
     if block:
         yield first, block
 
 
 def docstrings(source: str) -> Iterator[tuple[int, str]]:
-    """Every docstring with the line that it begins at."""
+    """Every docstring with the line that it begins at, of a source with a text that may be one to find."""
+    if not VERBLESS_TEXT.search(source):
+        return
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)

@@ -22,7 +22,7 @@ RULES = policy(accounting="per_person", scales=tuple(range(1, 51)))
 ACCURACY = 1e-12
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(
     answers=st.lists(st.tuples(st.integers(1, 50), st.integers(-300, 300), st.booleans()), max_size=60),
     floor=st.sampled_from([0, 1, price(30)]),

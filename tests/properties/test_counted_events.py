@@ -80,7 +80,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield made, store, made.obvious()
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(condition=conditions)
 def test_store_selects_exactly_whom_the_condition_holds_for(world: World, condition: Condition) -> None:
     """Marked people meet the condition and unmarked ones do not; of a household, one member does."""
@@ -143,7 +143,7 @@ def test_store_selects_whom_duckdb_selects(
     assert [row.tobytes() for row in selected(store, parse_condition(criteria, DICTIONARY))] == expected
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(condition=conditions)
 def test_price_bounds_the_passes_that_are_made(condition: Condition) -> None:
     """Over people and over the rows of each table, whatever is stored."""

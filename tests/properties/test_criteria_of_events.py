@@ -211,7 +211,7 @@ of_person = of_column("p", "number") | of_column("p", "day") | of_codes("p", "ca
 conditions = st.recursive(of_person | of_events() | of_events(), larger, max_leaves=6)
 
 
-@settings(max_examples=400)
+@settings(max_examples=160)
 @given(world=st.integers(0, WORLDS - 1), written=conditions)
 def test_criteria_mean_what_a_database_says(worlds: list[World], world: int, written: Written) -> None:
     """Person by person: every operator, gaps in records, hierarchies with more than one way up, and counts of events."""
@@ -225,7 +225,7 @@ def test_criteria_mean_what_a_database_says(worlds: list[World], world: int, wri
     assert sure is not Certainty.EVERYBODY or len(found) == PEOPLE
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(world=st.integers(0, WORLDS - 1), written=conditions)
 def test_criteria_of_events_survive_the_wire_and_their_own_text(
     worlds: list[World], world: int, written: Written
@@ -239,7 +239,7 @@ def test_criteria_of_events_survive_the_wire_and_their_own_text(
     assert parse_condition(describe(condition), dictionary) == condition
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(world=st.integers(0, WORLDS - 1), written=conditions, data=st.data())
 def test_damaged_criteria_of_events_end_in_a_typed_error(
     worlds: list[World], world: int, written: Written, data: st.DataObject

@@ -365,7 +365,7 @@ def suggestion(error: InvalidRequestError) -> str:
     return text if told == "Type" and error.code.endswith("_SYNTAX") else ""
 
 
-_MORE = settings(max_examples=300)
+_MORE = settings(max_examples=150)
 
 
 @_MORE
@@ -411,7 +411,7 @@ def test_rephrasing_changes_nothing(message: condition_pb2.Condition) -> None:
         assert canonical_bytes(other) == canonical_bytes(condition_from_wire(message, DICTIONARY))
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(message=raw_conditions | long_conditions)
 def test_store_selects_exactly_whom_the_condition_holds_for(
     world: tuple[list[Person], PeopleStore], message: condition_pb2.Condition
@@ -490,7 +490,7 @@ hostile_texts = (
 )
 
 
-@settings(max_examples=1500)
+@settings(max_examples=600)
 @given(hostile_texts)
 @example("age in (select age from people)")
 def test_hostile_criteria_end_in_a_typed_error(text: str) -> None:
@@ -502,7 +502,7 @@ def test_hostile_criteria_end_in_a_typed_error(text: str) -> None:
         parse_condition(suggestion(condition), DICTIONARY)
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(hostile_texts)
 def test_hostile_question_ends_in_a_typed_error(text: str) -> None:
     """Whatever is typed, the outcome is a question or a typed error."""
@@ -513,7 +513,7 @@ def test_hostile_question_ends_in_a_typed_error(text: str) -> None:
         parse_question(suggestion(question), CENSUS_DICTIONARY)
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(st.binary(max_size=80))
 def test_hostile_bytes_end_in_a_typed_error(data: bytes) -> None:
     """Whatever is sent, the outcome is a condition or a typed error."""
@@ -522,7 +522,7 @@ def test_hostile_bytes_end_in_a_typed_error(data: bytes) -> None:
         assert condition_from_wire(condition.to_wire(), DICTIONARY) == condition
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(raw_conditions, st.data())
 def test_damaged_message_ends_in_a_typed_error(message: condition_pb2.Condition, data: st.DataObject) -> None:
     """One wrong byte in a good message never ends in anything but a condition or a typed error."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker_common.query.dictionary import AskedOf, Code, Column, ColumnType, Dictionary, EventTable
@@ -86,6 +86,7 @@ def dictionaries(draw: st.DrawFn) -> Dictionary:
     )
 
 
+@settings(max_examples=40)
 @given(dictionaries())
 def test_what_is_written_is_read_back(dictionary: Dictionary) -> None:
     """Every column, code, label, hierarchy and number, in the same order."""
@@ -94,6 +95,7 @@ def test_what_is_written_is_read_back(dictionary: Dictionary) -> None:
     assert [column.values for column in read.columns] == [column.values for column in dictionary.columns]
 
 
+@settings(max_examples=40)
 @given(dictionaries())
 def test_what_is_published_is_read_back(dictionary: Dictionary) -> None:
     """On the wire, and of its meaning what counts."""
@@ -101,6 +103,7 @@ def test_what_is_published_is_read_back(dictionary: Dictionary) -> None:
     assert Dictionary.parse_meaning(dictionary.meaning).hash == dictionary.hash
 
 
+@settings(max_examples=40)
 @given(dictionaries(), dictionaries(), st.data())
 def test_a_load_is_needed_exactly_if_the_hashes_differ(old: Dictionary, other: Dictionary, data: st.DataObject) -> None:
     """Between dictionaries that have nothing in common, and between those that share most."""

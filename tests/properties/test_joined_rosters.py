@@ -70,7 +70,7 @@ def people_by_places(bits: npt.NDArray[np.bool_], joined: JoinedRoster) -> set[i
     return members(here, size)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     rosters=st.lists(agencies, min_size=2, max_size=2),
     worlds=st.lists(loads, min_size=2, max_size=2),

@@ -159,7 +159,7 @@ def loaded(folder: Path, plan: SourcePlan) -> tuple[bytes, dict[str, Any]]:
 
 
 # To make a failure smaller would take minutes.
-@settings(max_examples=30, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=12, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(PEOPLE, STAYS, st.integers(0, 12))
 def test_the_same_rows_make_the_same_store(people: list[Row], stays: list[Row], cut: int) -> None:
     """Nothing in a store, and no count, tells what its rows were read from, nor in which order a database had them."""

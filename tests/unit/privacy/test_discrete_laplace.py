@@ -36,10 +36,10 @@ ExpSeries = Callable[[Fraction], tuple[Fraction, Fraction]]
 VECTORS = Path(__file__).parents[2] / "vectors" / "discrete_laplace.json"
 
 DEPTH = 16
-DRAW_DEPTH = 20
-"""Bits tried: at most 2**20 strings, enough to leave no more than the following shares of runs undecided."""
+DRAW_DEPTH = 18
+"""Bits tried: at most 2**18 strings, enough to leave no more than the following shares of runs undecided."""
 MAX_UNDECIDED_BERNOULLI_EXP = Fraction(1, 4)
-MAX_UNDECIDED_DRAW = {1: Fraction(1, 16), 2: Fraction(1, 8), 3: Fraction(1, 3)}
+MAX_UNDECIDED_DRAW = {1: Fraction(1, 13), 2: Fraction(3, 20), 3: Fraction(2, 5)}
 WHOLE = 10**40
 NEGLIGIBLE = 10**16
 """Where whole decisions are counted instead of bits: parts that make up 1, and branches too thin to follow."""

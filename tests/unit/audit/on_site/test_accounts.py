@@ -112,7 +112,7 @@ class Both:
 
 
 @pytest.mark.parametrize("subject", ["person", "household"])
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(steps=STEPS)
 def test_both_reckonings_agree(subject: Subject, steps: list[Step]) -> None:
     """On who is active, on every sum, after loads and new keys; and a charge taken back was never made."""

@@ -117,7 +117,7 @@ def do(world: LedgerWorld, elsewhere: list[LedgerProcess], name: str, arguments:
         getattr(world, name)(*arguments)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(done=st.lists(steps, min_size=3, max_size=14))
 def test_whatever_happens_in_whichever_order_the_ledger_is_the_oracles(done: list[tuple[Any, ...]]) -> None:
     """Charges, loads with carries, changed keys and policies, compactions, erasures, restarts, another process between them."""

@@ -45,7 +45,7 @@ WORLDS = {
 
 
 @given(household=st.booleans(), **WORLDS)
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_random_worlds_are_answered_as_the_reference_desk_does(
     household: bool, people: int, linked: float, shares: list[float], seed: int
 ) -> None:

@@ -135,7 +135,7 @@ class Agency:
         return set(found[0]), set(found[1])
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(steps=st.lists(worlds() | st.none(), min_size=1, max_size=6))
 def test_units_and_carries_are_those_of_plain_dictionaries(
     steps: list[World | None], tmp_path_factory: pytest.TempPathFactory
