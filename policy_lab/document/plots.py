@@ -124,10 +124,11 @@ def draw(
             # Names that leave no room are the author's: the library's advice to programmers is nothing to them.
             warnings.filterwarnings("ignore", "constrained_layout not applied", UserWarning)
             # Not by `savefig`: it draws once more, for the layout alone.
+            canvas: Any = FigureCanvasSVG(figure) if form == "svg" else FigureCanvasAgg(figure)
             if form == "svg":
-                FigureCanvasSVG(figure).print_svg(content, metadata={"Date": None})
+                canvas.print_svg(content, metadata={"Date": None})
             else:
-                FigureCanvasAgg(figure).print_png(content, metadata={"Software": None})
+                canvas.print_png(content, metadata={"Software": None})
         return content.getvalue()
 
 
