@@ -19,6 +19,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis as DrawnAxis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
@@ -106,7 +107,6 @@ def draw(
     with _LOCK, mpl.rc_context(_SETTINGS):
         palette = _DARK if dark else _LIGHT
         figure = Figure(figsize=_size(plot, narrow), dpi=_DOTS_PER_INCH, layout="constrained", facecolor=palette.paper)
-        FigureCanvasAgg(figure)
         axes = figure.add_subplot(facecolor=palette.paper)
         _dress(axes, palette)
         if isinstance(plot, Lines):
@@ -123,7 +123,12 @@ def draw(
         with warnings.catch_warnings():
             # Names that leave no room are the author's: the library's advice to programmers is nothing to them.
             warnings.filterwarnings("ignore", "constrained_layout not applied", UserWarning)
-            figure.savefig(content, format=form, metadata={"Date": None} if form == "svg" else {"Software": None})
+            # Not by `savefig`: it draws once more, for the layout alone.
+            canvas: Any = FigureCanvasSVG(figure) if form == "svg" else FigureCanvasAgg(figure)
+            if form == "svg":
+                canvas.print_svg(content, metadata={"Date": None})
+            else:
+                canvas.print_png(content, metadata={"Software": None})
         return content.getvalue()
 
 

@@ -71,11 +71,11 @@ def _folded(home: Path) -> Iterator[tuple[Dashboard, float, list[float]]]:
         yield shown, time.perf_counter() - started, waits
 
 
-def _pages(shown: Dashboard) -> dict[str, tuple[float, int]]:
+def _pages(shown: Dashboard, times: int) -> dict[str, tuple[float, int]]:
     """Median seconds and bytes of each page."""
     cookie, found = _session(shown), {}
     for path in _PAGES:
-        rounds = [_get(shown, path, cookie) for _ in range(_ROUNDS)]
+        rounds = [_get(shown, path, cookie) for _ in range(times)]
         found[path] = statistics.median(wait for wait, _, _ in rounds), len(rounds[0][1])
     return found
 
@@ -121,14 +121,14 @@ def _made(folder: Path, entries: int) -> tuple[Path, Path]:
     return short, long
 
 
-def _report(short: Path, long: Path) -> None:
+def _report(short: Path, long: Path, times: int) -> None:
     with _folded(short) as (shown, _, _):
         empty = usage_of(shown.process.pid).resident
-        few = _pages(shown)
+        few = _pages(shown, times)
     parsing, entries = _parsing(long)
     with _folded(long) as (shown, folding, waits):
         memory = usage_of(shown.process.pid)
-        many = _pages(shown)
+        many = _pages(shown, times)
         painted = _painted(shown.address)
     print(  # noqa: T201
         f"{entries:,} entries: folded in {folding:.1f} s, bare parsing {parsing:.1f} s, ratio {folding / parsing:.2f}; "
@@ -149,14 +149,15 @@ def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("entries", nargs="?", type=int, default=_ENTRIES)
     parser.add_argument("--folder", type=Path, help="keeps what was made; used again where it is there")
+    parser.add_argument("--rounds", type=int, default=_ROUNDS, help="of each page")
     words = parser.parse_args(given)
     if words.folder is not None and (words.folder / "short").is_dir():
-        _report(words.folder / "short", words.folder / "deployment" / "census")
+        _report(words.folder / "short", words.folder / "deployment" / "census", words.rounds)
         return
     with tempfile.TemporaryDirectory(prefix="tripartite-bench-") as temporary:
         folder = Path(temporary) if words.folder is None else words.folder
         folder.mkdir(parents=True, exist_ok=True)
-        _report(*_made(folder, words.entries))
+        _report(*_made(folder, words.entries), words.rounds)
 
 
 if __name__ == "__main__":

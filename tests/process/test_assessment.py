@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.deployment import Deployment, Outcome, make, run_here
+from fakes.deployment import Deployment, Outcome, make, run, run_here
 from fakes.nursery import PROGRAM
 
 ROOT = Path(__file__).parents[2]
@@ -77,18 +77,27 @@ def found(cited: Sequence[str]) -> str:
 
 
 def output_of(command: str, folder: Path) -> str:
-    """Output of a command, which must not fail."""
-    of_source = command.startswith(OF_SOURCE)
+    """Output of a command, which must not fail; our program's commands, which '&&' joins, are forked processes of it."""
+    if not command.startswith(OF_SOURCE):
+        return "".join(output_of_program(shlex.split(each), folder) for each in command.split(" && "))
     path = f"{Path(PROGRAM).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["/bin/sh", "-c", command],
-        cwd=ROOT if of_source else folder,
+        cwd=ROOT,
         env={**os.environ, "PATH": path, "TRIPARTITE_LANG": "en"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def output_of_program(words: Sequence[str], folder: Path) -> str:
+    """Output of one command of our program, which must not fail."""
+    assert words[0] == "tripartite"
+    done = run(*words[1:], cwd=folder)
+    assert done.code == 0, f"{words}: {done.stdout}{done.stderr}"
     return done.stdout
 
 
@@ -173,11 +182,11 @@ def test_a_policy_without_a_deployment_is_the_one_that_init_sets(tmp_path: Path)
 
 
 def made(folder: Path) -> str:
-    """Output of `tripartite init TEST`, once; the figures do not depend on how many people are made up."""
+    """Output of `tripartite init TEST`, once, with fewer people: the figures do not depend on how many are made up."""
     return (folder / "init").read_text("utf-8") if (folder / "init").exists() else _init(folder)
 
 
 def _init(folder: Path) -> str:
-    printed = output_of("tripartite init TEST", folder)
+    printed = output_of("tripartite init TEST --population 500", folder)
     (folder / "init").write_text(printed, "utf-8")
     return printed

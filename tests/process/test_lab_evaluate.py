@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -50,13 +49,12 @@ mechanisms:
 """
 
 
-# Little to draw: plots take most of the time.
+# Little to draw, and parts that take long enough to be stopped between them.
 KILLED = (
     RUN[: RUN.index("  height:")]
     + """\
 queries: [count]
 mechanisms:
-  - global
   - local
 """
 ).replace("repetitions: 2", "repetitions: 100")
@@ -74,38 +72,38 @@ def evaluated(folder: Path, out: str, *words: str) -> dict[str, bytes]:
     return files(folder / out)
 
 
-@pytest.fixture(name="through", scope="module")
-def run_through(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """A run that nobody stopped."""
-    folder = tmp_path_factory.mktemp("through")
-    evaluation(folder, run=KILLED, rows=600)
-    return evaluated(folder, "out")
-
-
-@pytest.mark.parametrize(("how", "processes"), [(signal.SIGKILL, 1), (signal.SIGKILL, 2), (signal.SIGINT, 2)])
-def test_killed_run_goes_on_and_ends_with_the_same_bytes(
-    tmp_path: Path, through: dict[str, bytes], how: signal.Signals, processes: int
-) -> None:
-    """Killed as soon as some parts are finished; then run again over another number of processes."""
+def test_killed_run_goes_on_and_ends_with_the_same_bytes(tmp_path: Path) -> None:
+    """Killed in one process, killed in two, interrupted in two, then finished by one: as a run that nobody stopped."""
     evaluation(tmp_path, run=KILLED, rows=600)
+    through = evaluated(tmp_path, "through")
+    parts = len([name for name in through if name.endswith(".part")])
+    before = 0
+    for how, processes in ((signal.SIGKILL, 1), (signal.SIGKILL, 2), (signal.SIGINT, 2)):
+        code, said = ended(tmp_path, how, processes)
+        finished = len(list((tmp_path / "out" / ".tripartite-parts").glob("*.part")))
+        assert before < finished < parts
+        before = finished
+    assert code == 130
+    assert "the same command goes on where it stopped" in said
+    assert "Traceback" not in said
+    assert evaluated(tmp_path, "out") == through
+
+
+def ended(folder: Path, how: signal.Signals, processes: int) -> tuple[int, str]:
+    """Start the run, end it as soon as it has come further; gives the exit code, and what was said until all its processes ended."""
     words = [str(PROGRAM), "lab", "evaluate", "run.yaml", "--out", "out", "--processes", str(processes)]
-    with subprocess.Popen(words, cwd=tmp_path, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as started:
+    with subprocess.Popen(words, cwd=folder, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as started:
         try:
             assert started.stderr is not None
-            while "Evaluating: 10 %" not in (line := started.stderr.readline()):
-                assert line, "it ended before"
+            # The first says how far it is when it begins.
+            for _ in range(2):
+                while "Evaluating: " not in (line := started.stderr.readline()):
+                    assert line, "it ended before"
             os.kill(started.pid, how)
             said = started.stderr.read()
-            started.wait(PATIENCE_SECONDS)
+            return started.wait(PATIENCE_SECONDS), said
         finally:
             started.kill()
-    finished = len(list((tmp_path / "out" / ".tripartite-parts").glob("*.part")))
-    assert 0 < finished < len([name for name in through if name.endswith(".part")])
-    if how is signal.SIGINT:
-        assert started.returncode == 130
-        assert "the same command goes on where it stopped" in said
-        assert "Traceback" not in said
-    assert evaluated(tmp_path, "out", "--processes", str(3 - processes)) == through
 
 
 def test_a_process_that_is_ended_from_outside_ends_the_run(tmp_path: Path) -> None:
@@ -161,7 +159,7 @@ def test_a_million_rows_stay_in_memory_and_show_progress(tmp_path: Path) -> None
     pq.write_table(pa.table(columns), tmp_path / "many.parquet")
     (tmp_path / "run.yaml").write_text(MANY, "utf-8")
     with (tmp_path / "shown").open("wb") as shown, (tmp_path / "said").open("wb") as said:
-        words = [sys.executable, "-c", WATCHED, "lab", "evaluate", "run.yaml", "--out", "out", "--json"]
+        words = [sys.executable, "-c", WATCHED, "lab", "evaluate", "run.yaml", "--json"]
         code = subprocess.run(words, cwd=tmp_path, stdout=shown, stderr=said, check=False).returncode
     told = (tmp_path / "said").read_text()
     assert code == 0, told
@@ -170,6 +168,9 @@ def test_a_million_rows_stay_in_memory_and_show_progress(tmp_path: Path) -> None
     assert int(peak[1]) < MOST_KILOBYTES
     assert "Reading the data: 50 %" in told
     assert "Evaluating: 100 %" in told
-    assert json.loads((tmp_path / "shown").read_text())["key"] == "evaluation"
-    rows = list(csv.DictReader((tmp_path / "out" / "errors.csv").read_text().splitlines()[1:]))
-    assert len(rows) == 3 * 2 * (2 + 1 + 1)
+    document = json.loads((tmp_path / "shown").read_text())
+    tables = [block for section in document["sections"] for block in section["blocks"] if block["type"] == "table"]
+    rows = {table["key"]: table["rows"] for table in tables}
+    assert [name for name, *_ in rows["strata"]] == ["east", "west"]
+    assert sum(people for _, people, _ in rows["strata"]) == ROWS
+    assert len({row[0] for row in rows["mean-errors"]}) == 3

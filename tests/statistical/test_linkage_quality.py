@@ -22,6 +22,8 @@ pytestmark = pytest.mark.statistical
 # A folder of results, and the report.
 Linked: TypeAlias = tuple[Path, dict[str, Any]]
 PEOPLE = 20_000
+# Half of the usual ones: learning from them is most of the work.
+TRAINING_PAIRS = 1_000_000
 SEED = 11
 # One side of one in a thousand.
 NORMAL_999 = 3.0902
@@ -37,7 +39,7 @@ def lower_bound(right: int, of: int) -> float:
 @pytest.fixture(scope="module")
 def registers(tmp_path_factory: pytest.TempPathFactory) -> Registers:
     """Twenty thousand people."""
-    return Registers.made(tmp_path_factory.mktemp("quality") / "registers", PEOPLE, SEED)
+    return Registers.made(tmp_path_factory.mktemp("quality") / "registers", PEOPLE, SEED, training_pairs=TRAINING_PAIRS)
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from census_node.linking.linking import Linking
 from census_node.linking.settings import Mode, read_settings
 from deploy.synthetic.registers import CENSUS_FILE, REGISTER_FILE, TRUTH_FILE, write_registers
@@ -45,12 +47,14 @@ class Registers:
     """A folder with a census file, a register and the truth about them."""
 
     folder: Path
+    # A tenth of the usual ones, from which a few thousand people's links are learned as well.
+    training_pairs: int = 200_000
 
     @classmethod
-    def made(cls, folder: Path, population: int, seed: int) -> Registers:
+    def made(cls, folder: Path, population: int, seed: int, **settings: int) -> Registers:
         folder.mkdir()
         write_registers(folder, population=population, seed=seed)
-        return cls(folder)
+        return cls(folder, **settings)
 
     @property
     def census(self) -> Path:
@@ -69,7 +73,8 @@ class Registers:
     ) -> dict[str, Any]:
         """Link them into a folder; gives the report."""
         to.mkdir(exist_ok=True)
-        linking = Linking(self.census, self.register, to, read_settings(settings, mode), decisions)
+        found = structs.replace(read_settings(settings, mode), training_pairs=self.training_pairs)
+        linking = Linking(self.census, self.register, to, found, decisions)
         return linking.run(lambda *_: None)
 
 

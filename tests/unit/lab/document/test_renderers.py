@@ -68,6 +68,7 @@ def words_of(content: bytes) -> str:
     return squeezed("".join(each.extract_text() for each in reader.pages))
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("code", LANGUAGES)
 def test_page_says_everything_in_order(code: str) -> None:
     """A page in either language has every sentence, caption and cell of the document."""
@@ -132,6 +133,7 @@ def structure(root: Any) -> tuple[list[str], list[str]]:
     return kinds, alternatives
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("standing", Standing)
 def test_the_mark_stands_on_every_page_plot_table_and_object(standing: Standing, tmp_path: Path) -> None:
     """The holder of any part of it knows who may see it."""
@@ -159,6 +161,7 @@ def test_a_plot_that_stands_alone_has_its_mark() -> None:
     assert one == plots.draw(lines, ENGLISH, form="png", mark="INTERNAL")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_nobodys_words_are_markup(tmp_path: Path) -> None:
     """A tag, a command or mathematics somewhere is shown as it was written."""
     html = page.page(document(), ENGLISH)
@@ -261,6 +264,7 @@ def test_numbers_are_written_as_the_language_writes_them(
     assert (numbers.shown(cell, digits, ENGLISH), numbers.shown(cell, digits, FRENCH)) == (english, french)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_document_is_read_again_as_it_was_written(tmp_path: Path) -> None:
     """Its JSON holds all of it, exact fractions and both languages included."""
     stored.write(document(), tmp_path / "out", ENGLISH)
@@ -271,6 +275,7 @@ def test_a_document_is_read_again_as_it_was_written(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out/document.json").read_text("utf-8"))["standing"] == "internal"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_files_are_their_owners_alone(tmp_path: Path) -> None:
     """Mode 0600 in folders of 0700."""
     files = stored.write(document(), tmp_path / "out", ENGLISH, with_pdf=True)
@@ -411,6 +416,7 @@ def test_every_kind_of_block_is_in_the_sample() -> None:
     assert shown == set(union.split(" | "))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_fragments_are_those_of_the_page() -> None:
     """The site's own pages contain the same fragments as a file."""
     html = page.page(document(), ENGLISH)
