@@ -474,8 +474,12 @@ def _connect(path: Path) -> Database:
             # Deleted rows are overwritten, not just unlinked. Secrets are kept out of this file altogether: its
             # write-ahead log would hold on to them.
             db.execute("PRAGMA secure_delete=ON")
-            db.table("entries").create({"sequence": int, "entry": bytes}, pk="sequence", if_not_exists=True)
-            db.table("head").create({"id": int, "checkpoint": str, "state": str}, pk="id", if_not_exists=True)
+            db.table("entries").create(
+                {"sequence": int, "entry": bytes}, pk="sequence", if_not_exists=True, ignore=True
+            )
+            db.table("head").create(
+                {"id": int, "checkpoint": str, "state": str}, pk="id", if_not_exists=True, ignore=True
+            )
     except BaseException:
         connection.close()
         raise

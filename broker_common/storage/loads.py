@@ -49,7 +49,7 @@ class LoadFolder:
 
     @staticmethod
     def create_tables(db: Database) -> None:
-        db.table("loads").create({"load": str, "salt": bytes}, pk="load", if_not_exists=True)
+        db.table("loads").create({"load": str, "salt": bytes}, pk="load", if_not_exists=True, ignore=True)
 
     def file(self, load: str) -> Path:
         return self.path / f"{load}{self.suffix}"

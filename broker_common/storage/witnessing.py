@@ -100,7 +100,10 @@ class CosignedNotes:
     @staticmethod
     def create_tables(db: Database) -> None:
         db.table("cosigned").create(
-            {"log": str, "witness": str, "size": int, "note": str}, pk=("log", "witness"), if_not_exists=True
+            {"log": str, "witness": str, "size": int, "note": str},
+            pk=("log", "witness"),
+            if_not_exists=True,
+            ignore=True,
         )
 
     def newest(self, log: str, witness: str) -> CosignedNote | None:

@@ -97,7 +97,7 @@ class LedgerSteps:
     @staticmethod
     def create_tables(db: Database) -> None:
         table = db.table("ledger_steps").create(
-            {name: _TYPES[name] for name in _COLUMNS}, pk="place", if_not_exists=True
+            {name: _TYPES[name] for name in _COLUMNS}, pk="place", if_not_exists=True, ignore=True
         )
         table.create_index(["ticket"], if_not_exists=True)
         # Lookups of every charge and every second do not read the history.

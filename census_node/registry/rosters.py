@@ -210,7 +210,7 @@ class RosterBook:
     def create_tables(db: Database) -> None:
         numbers = {"number", "places", "people", "received_ms"}
         columns = {name: int if name in numbers else str for name in _NAMES}
-        db.table("rosters").create(columns, pk=("health", "number"), if_not_exists=True)
+        db.table("rosters").create(columns, pk=("health", "number"), if_not_exists=True, ignore=True)
 
     def all(self) -> list[KeptRoster]:
         """Every roster that was ever received whole, by agency and number."""

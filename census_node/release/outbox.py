@@ -62,11 +62,13 @@ class Outbox:
             },
             pk="ticket",
             if_not_exists=True,
+            ignore=True,
         )
         answers = db.table("answers").create(
             {"query": str, "ticket": str, "researcher": str, "sealed": bytes, "expires_ms": int},
             pk="query",
             if_not_exists=True,
+            ignore=True,
         )
         answers.create_index(["expires_ms"], if_not_exists=True)
 

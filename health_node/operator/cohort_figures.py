@@ -44,7 +44,7 @@ class CohortBands:
 
     @staticmethod
     def create_tables(db: Database) -> None:
-        db.table("cohort_bands").create({"ticket": str, "band": int}, pk="ticket", if_not_exists=True)
+        db.table("cohort_bands").create({"ticket": str, "band": int}, pk="ticket", if_not_exists=True, ignore=True)
 
     def put(self, ticket_hash: str, size: int) -> None:
         """Note the band of a question's cohort; once."""

@@ -62,6 +62,7 @@ class Questions:
             },
             pk="ticket",
             if_not_exists=True,
+            ignore=True,
         )
 
     def put(self, question: KeptQuestion) -> None:

@@ -51,6 +51,7 @@ class RosterBook:
             {"load": str, "number": int, "salt": bytes, "manifest": bytes, "acknowledged_ms": int},
             pk="load",
             if_not_exists=True,
+            ignore=True,
         )
 
     def get(self, load: str) -> SentRoster | None:
@@ -72,7 +73,7 @@ class RosterBook:
     def refused(self, load: str, code: str) -> None:
         """Note why the census node does not take a load's roster."""
         # Not before it is needed: a home of an earlier version stays as it is until it is upgraded.
-        self._refusals.create({"load": str, "code": str}, pk="load", if_not_exists=True)
+        self._refusals.create({"load": str, "code": str}, pk="load", if_not_exists=True, ignore=True)
         self._db.execute("insert or replace into roster_refusals (load, code) values (?, ?)", [load, code])
 
     def refusal(self, load: str) -> str:
