@@ -11,7 +11,6 @@ import atexit
 import contextlib
 import itertools
 import os
-import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +25,7 @@ import pytest
 from fakes import logs
 from fakes.cards import Party, PrivateKey
 from fakes.clock import FakeClock
+from fakes.copies import copy_home
 from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.registries import made_registry, write_registry
 from fakes.samples import sample_of
@@ -313,7 +313,7 @@ class World:
         """The census agency's files as an equal world began with them, at the instant when it did."""
         self._begun = begun
         self.clock.now_ms, self.roster_salt = begun.clock.now_ms, begun.roster_salt
-        shutil.copytree(begun.census_folder, self.census_folder)
+        copy_home(begun.census_folder, self.census_folder)
 
     def close(self) -> None:
         for close in reversed(self._closing):
@@ -683,8 +683,7 @@ class World:
 
     def _copy(self, folder: Path) -> Path:
         copy = self.directory / f"{folder.name}-after-crash-{next(self._copies)}"
-        # Without the shared-memory index: SQLite makes it anew from the write-ahead log, as after a power cut.
-        return Path(shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("*-shm")))
+        return copy_home(folder, copy)
 
     # --- the health agency -----------------------------------------------------------------------------------------
 
