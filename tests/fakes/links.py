@@ -11,7 +11,6 @@ import os
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Generic, NoReturn, TypeVar, cast
-from unittest.mock import create_autospec
 
 from fakes.patience import PATIENCE_SECONDS
 from fakes.world import CENSUS, HEALTH, World
@@ -389,5 +388,13 @@ class InMemoryLink(CensusLink):
 
     async def _channel(self, card: VerifiedCard) -> aio.Channel:
         del card
-        # Its methods are never called: the stub that is made of it is replaced above.
-        return cast("aio.Channel", create_autospec(aio.Channel, instance=True))
+        return cast("aio.Channel", NoChannel())
+
+
+class NoChannel:
+    """A channel whose methods are never called: the stub that is made of it is replaced."""
+
+    def _method(self, *_: object, **__: object) -> None:
+        """No method: calling what it gives fails."""
+
+    unary_unary = unary_stream = stream_unary = stream_stream = _method

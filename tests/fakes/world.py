@@ -7,14 +7,16 @@ honest query that is answered afterwards. Logs are read with a connection of the
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import itertools
 import os
-import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -23,6 +25,7 @@ import pytest
 from fakes import logs
 from fakes.cards import Party, PrivateKey
 from fakes.clock import FakeClock
+from fakes.copies import copy_home
 from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.registries import made_registry, write_registry
 from fakes.samples import sample_of
@@ -215,6 +218,22 @@ class Secrets:
         return {"log": self.health_log, "manifest": self.manifest, SAMPLING: self.sampling}
 
 
+_ORIGINS = {CENSUS: CENSUS_ORIGIN, HEALTH: HEALTH_ORIGIN, OTHER_HEALTH: "other-health.example/test"}
+
+
+@cache
+def _first_cast() -> tuple[Secrets, dict[Identity, Party]]:
+    secrets = Secrets()
+    everybody = (CENSUS, HEALTH, OTHER_HEALTH, OWNER, OTHER)
+    return secrets, {each: Party(each, _ORIGINS.get(each, ""), given=secrets.of(each)) for each in everybody}
+
+
+def _cast() -> tuple[Secrets, dict[Identity, Party]]:
+    """The parties that every world of this process begins with, as it may go on to change them."""
+    secrets, parties = _first_cast()
+    return replace(secrets, ticket=dict(secrets.ticket)), {each: party.copy() for each, party in parties.items()}
+
+
 class HasTables(Protocol):
     """A store of rows in a journal."""
 
@@ -244,7 +263,6 @@ class World:
         self.census_clock = self.clock if census_clock is None else census_clock
         self.health_clock = self.clock if health_clock is None else health_clock
         self.randomness: Randomness = os.urandom
-        self.secrets = Secrets()
         self.people = make_pseudonyms(people)
         # As the health agency declares them.
         self.places = DECLARED_STEP if places is None else places
@@ -253,11 +271,7 @@ class World:
         self.roster_number = 1
         # Three of four, spread through the health agency's people, as in life.
         self.in_census = self.people[np.arange(len(self.people)) % 4 != 3]
-        origins = {CENSUS: CENSUS_ORIGIN, HEALTH: HEALTH_ORIGIN, OTHER_HEALTH: "other-health.example/test"}
-        self.parties = {
-            identity: Party(identity, origins.get(identity, ""), given=self.secrets.of(identity))
-            for identity in (CENSUS, HEALTH, OTHER_HEALTH, OWNER, OTHER)
-        }
+        self.secrets, self.parties = _cast()
         # The identity key of each party's first card.
         self.roots = {identity: party.signing(Purpose.IDENTITY).verify_key for identity, party in self.parties.items()}
         # The keys that each agency's first card gives its log.
@@ -281,12 +295,25 @@ class World:
         self.census_in_force, self.health_in_force = dictionaries
         self.census_folder = directory / "census"
         self.health_folder = directory / "health"
-        self._make_census()
+        # The world whose copy this is; None: it is made from nothing.
+        self._begun: World | None = None
+        if type(self) is World and census_clock is None and health_clock is None and witness_store is None:
+            self._copy_beginning(_begun(self.policy, people, self.places, dictionaries))
+        else:
+            self._make_census()
         self.census = self.open_census()
-        # Start: the noise slots of quotes are committed to and cosigned.
-        self.census.recover()
-        for agency in (HEALTH, OTHER_HEALTH):
-            self.give_roster(agency)
+        if self._begun is None:
+            for agency in (HEALTH, OTHER_HEALTH):
+                self.give_roster(agency)
+        if type(self) is not _Beginning:
+            # Start: the noise slots of quotes are committed to and cosigned.
+            self.census.recover()
+
+    def _copy_beginning(self, begun: World) -> None:
+        """The census agency's files as an equal world began with them, at the instant when it did."""
+        self._begun = begun
+        self.clock.now_ms, self.roster_salt = begun.clock.now_ms, begun.roster_salt
+        copy_home(begun.census_folder, self.census_folder)
 
     def close(self) -> None:
         for close in reversed(self._closing):
@@ -656,8 +683,7 @@ class World:
 
     def _copy(self, folder: Path) -> Path:
         copy = self.directory / f"{folder.name}-after-crash-{next(self._copies)}"
-        # Without the shared-memory index: SQLite makes it anew from the write-ahead log, as after a power cut.
-        return Path(shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("*-shm")))
+        return copy_home(folder, copy)
 
     # --- the health agency -----------------------------------------------------------------------------------------
 
@@ -1008,6 +1034,30 @@ class World:
             yield
         assert caught.value.code in codes
         self.verify_honest_query()
+
+
+class _Beginning(World):
+    """A world before its first slots: nobody uses it, others begin with copies of its files."""
+
+
+_beginnings: dict[tuple[object, ...], _Beginning] = {}
+
+
+@cache
+def _beginnings_folder() -> Path:
+    folder = TemporaryDirectory(prefix="worlds-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT"))
+    atexit.register(folder.cleanup)
+    return Path(folder.name)
+
+
+def _begun(policy: Policy, people: int, places: int, dictionaries: tuple[Dictionary, Dictionary]) -> World:
+    """The beginning of such a world, made once in each process."""
+    key = (policy.hash, people, places, *(dictionary.hash for dictionary in dictionaries))
+    if key not in _beginnings:
+        folder = _beginnings_folder() / str(len(_beginnings))
+        _beginnings[key] = _Beginning(folder, policy, people=people, places=places, dictionaries=dictionaries)
+        _beginnings[key].close()
+    return _beginnings[key]
 
 
 def charge_and_answer(node: CensusNode, attempt: SampleAttempt) -> Checkpointed:

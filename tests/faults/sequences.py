@@ -779,29 +779,33 @@ class _Run:
         self._verify_whole()
 
     async def _have_patience(self) -> None:
-        """Until everything that was begun is over."""
+        """Until everything that was begun is over, or has had time enough to be."""
         for _ in range(_PATIENCE_STEPS):
             self._note_moment()
             await asyncio.sleep(_STEP_SECONDS)
             self.verify()
+            if not self._unsettled():
+                return
 
     def _note_moment(self) -> None:
         self._moments.append((self.simulation.loop.seconds, self.simulation.wall_ms("census")))
 
-    def _verify_settled(self) -> None:
+    def _unsettled(self) -> str:
+        """The first problem with what was begun and is not over, if any."""
         if self._running:
-            raise SequenceError(f"commands that do not end: {self._running}")
+            return f"commands that do not end: {self._running}"
         stuck = [ticket[:8] for ticket, answer in self.logs.census.answers.items() if not answer.released]
         if stuck:
-            raise SequenceError(f"charged and not released: {stuck}")
-        waiting = [
-            question
-            for question in self.logs.health.questions.values()
-            if not question.settled and not question.refused
-        ]
-        for question in waiting:
-            if question.submission["ticket"] in self.logs.census.answers:
-                raise SequenceError(f"charged, and the health node has not heard of it: {question}")
+            return f"charged and not released: {stuck}"
+        for question in self.logs.health.questions.values():
+            is_over = question.settled or question.refused
+            if not is_over and question.submission["ticket"] in self.logs.census.answers:
+                return f"charged, and the health node has not heard of it: {question}"
+        return ""
+
+    def _verify_settled(self) -> None:
+        if problem := self._unsettled():
+            raise SequenceError(problem)
         samples = {path.stem for path in (self.simulation.parties["census"].folder / "samples").glob("*")}
         files = self.simulation.rows("census", "select file from ledger_steps where kind = 'charge' and file != ''")
         # A reference is a file's name and its key.

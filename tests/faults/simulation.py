@@ -25,6 +25,7 @@ import numpy.typing as npt
 import pytest
 import structlog
 from fakes.connections import break_statements
+from fakes.copies import copy_home
 from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.ledger_rules import cap, price
 from fakes.obvious_ledger import Link, ObviousLedger
@@ -176,7 +177,7 @@ class Simulation:
         self.parties: dict[str, Party] = {}
         for name in PARTIES:
             home = folder / name
-            shutil.copytree(template / name, home)
+            copy_home(template / name, home)
             self.parties[name] = Party(name, home)
         # On another disk: no kill takes it back, and no copy of a home has one of its own.
         shutil.copytree(template / "witness", folder / "witness")
@@ -381,9 +382,7 @@ class Simulation:
         for process in doomed:
             process.is_alive = False
         copy = self.folder / f"{name}-{next(self._copies)}"
-        # Without the shared-memory index: SQLite makes it anew from the write-ahead log, as after a power cut.
-        shutil.copytree(party.folder, copy, ignore=shutil.ignore_patterns("*-shm"))
-        party.folder = copy
+        party.folder = copy_home(party.folder, copy)
         for process in doomed:
             process.end()
             self.network.drop(process)

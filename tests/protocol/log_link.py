@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import cast
-from unittest.mock import create_autospec
 
-from fakes.links import NO_CONTEXT, link_to, on_the_wire
+from fakes.links import NO_CONTEXT, NoChannel, link_to, on_the_wire
 from fakes.world import CENSUS, HEALTH, World
-from grpc import StatusCode
+from grpc import StatusCode, aio
 from grpc.aio import AioRpcError, Metadata
 from tripartite.v1 import census_service_pb2_grpc, log_service_pb2, log_service_pb2_grpc
 
@@ -75,7 +74,7 @@ class LogLink:
 def census_witness(world: World, node: HealthNode, link: LogLink) -> CensusWitness:
     """The health agency's witness of the census log, over a link."""
     known = world.known(node.journal)
-    stub = create_autospec(census_service_pb2_grpc.CensusServiceStub, instance=True)
+    stub = census_service_pb2_grpc.CensusServiceStub(cast("aio.Channel", NoChannel()))
     return CensusWitness(
         link_to(world, node, stub, link.stub),
         node.journal,
