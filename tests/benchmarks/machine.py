@@ -16,7 +16,6 @@ _LIBRARIES = (
     "grpcio",
     "cryptography",
     "duckdb",
-    "sqlite-utils",
     "polars",
     "openmined-psi",
     "opendp",
