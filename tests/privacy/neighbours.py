@@ -189,7 +189,7 @@ class Life:
 
     def __init__(self, deployment: Watched, tap: Wiretap, world: World) -> None:
         self._deployment = deployment
-        self._tap = tap
+        self._traffic = tap.traffic
         self._world = world
         self._order: list[str] = []
         # Queries that were left before they were answered.
@@ -317,7 +317,7 @@ class Life:
 
     def look_back(self) -> None:
         """Fill the view of the world, now that everything has ended."""
-        calls = self._tap.calls()
+        calls = self._traffic.calls()
         questions: dict[str, list[Call]] = {query: [] for query in self._order}
         for call in calls:
             if call.method not in {"Exchange", "Witness", "SendRoster"}:

@@ -202,7 +202,7 @@ class OwnLife(Life):
 
     def calls(self, number: int) -> list[Call]:
         """Calls of one of the questions."""
-        return [call for call in self._tap.calls() if call.query == self._order[number]]
+        return [call for call in self._traffic.calls() if call.query == self._order[number]]
 
     def exhibits(self) -> list[Exhibit]:
         """Everything that anybody held or was told."""
@@ -211,7 +211,7 @@ class OwnLife(Life):
         logs = [
             Exhibit(Place(role, "log"), "standard error", self._deployment.log(role)) for role in ("health", "census")
         ]
-        return [*snapshots.exhibits, *self._deployment.said, *logs, *on_the_wire(self._tap)]
+        return [*snapshots.exhibits, *self._deployment.said, *logs, *on_the_wire(self._traffic)]
 
     def key(self) -> bytes:
         """Key of everybody's pseudonyms."""
