@@ -1,4 +1,4 @@
-"""What takes long to make and is only looked at afterwards is made once in a run of tests, by whichever worker needs it first."""
+"""Things that take long to make, and are only looked at afterwards: each is made once in a run, by the worker that needs it first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Made = TypeVar("Made")
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Made]) -> Made:
-    """What `make` makes in a folder of its own; a worker that needs it meanwhile waits, and those that need it later read it."""
+    """The result of `make`, in a folder of its own. Workers that need it meanwhile wait for it; later ones read it."""
     run = _folder_of_run(factory)
     folder, kept = run / name, run / f"{name}.made"
     with (run / f"{name}.lock").open("w") as lock:

@@ -34,7 +34,7 @@ from privacy.canaries import Exhibit, Place
 from privacy.evidence import Snapshots, on_the_wire
 from privacy.handshakes import server_name_of, tls_of
 from privacy.marked_people import MarkedPeople
-from privacy.shown_pages import everything_shown
+from privacy.shown_pages import everything_shown, wait_for_log
 from privacy.wiretap import Link, Traffic, Wiretap
 
 from broker_common.dashboard.running import say_changes
@@ -524,8 +524,7 @@ class _Life:
         for role, shown in dashboards.items():
             shown.start()
             try:
-                # The follower has read the log then, and figures of people and cohorts can be computed.
-                everything_shown(shown, system_clock)
+                wait_for_log(shown)
                 with structlog.testing.capture_logs() as lines:
                     shown.work()
                     say_changes(say_changes(set(), {*shown.problems(), "a problem that is over"}), set())

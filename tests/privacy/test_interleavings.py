@@ -139,7 +139,7 @@ class Walk:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        # What may happen next in each state: its kind, the step, and what it leads to.
+        # Every next step in each state: its kind, the step, and the state after it.
         self.nexts = {
             state: [(kind(state, step, after), step, after) for step, after in steps(state, limits)]
             for state in reachable(limits)

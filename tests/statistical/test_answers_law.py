@@ -128,7 +128,7 @@ def law(scale: int = SCALE) -> Law:
 
 @cache
 def wrong_laws() -> dict[str, list[Law]]:
-    """What each wrong service would add, study by study."""
+    """Noise that each wrong service would add, study by study."""
     right = law()
     zero = FARTHEST_TABULATED
     even = np.zeros_like(right)
@@ -191,7 +191,7 @@ class Verdict:
 
 
 def judge(sample: Sample) -> Verdict:
-    """By all answers so far."""
+    """Judge by all answers so far."""
     wrong_ones = wrong_laws()
     evidence = {name: evidence_for(wrong, sample) for name, wrong in wrong_ones.items()}
     return Verdict(

@@ -320,7 +320,7 @@ def observe(
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[Seen]]:
-    """What is seen of the reference world, by placement; each is made when a test first asks for it."""
+    """Everything seen of the reference world, by placement; each is made when a test first asks for it."""
 
     @cache
     def observed(placement: str) -> list[Seen]:

@@ -64,7 +64,7 @@ def draws_from(sampler: Sampler, cells: int, scale: int, name: str, draws: int =
 
 @cache
 def drawn(cells: int, scale: int) -> list[Vector]:
-    """What our sampler draws. Two tests look at it: their error rates add up, whether they are independent or not."""
+    """Our sampler's draws. Two tests look at them: their error rates add up, whether they are independent or not."""
     return draws_from(draw, cells, scale, "law")
 
 
