@@ -142,11 +142,7 @@ _WRONG = (
 
 
 class OwnWorlds(Worlds):
-    """Makes worlds by name; each lives once, under per-person accounting, which keeps whom it charged."""
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
-        self._lives: dict[str, OwnLife] = {}
+    """Makes worlds by name; each lives once in a run, under per-person accounting, which keeps whom it charged."""
 
     def _make(self, base: Path) -> None:
         plan = Plan(PEOPLE, 1, "per_person", "0.99", release_tick_ms=0, forward_delay_ms=0)
@@ -169,12 +165,13 @@ class OwnWorlds(Worlds):
         write_csv(directory / "health" / "stay.csv", stays)
 
     def _life(self, deployment: Watched, tap: Wiretap, world: World) -> Life:
-        self._lives[world.name] = OwnLife(deployment, tap, world)
-        return self._lives[world.name]
+        return OwnLife(deployment, tap, world)
 
     def evidence(self, name: str) -> OwnLife:
-        """The life of a world, which has been lived."""
-        return self._lives[self[name].name]
+        """The life of a world, with all that was held and told in it."""
+        life = self.life(name)
+        assert isinstance(life, OwnLife)
+        return life
 
 
 class OwnLife(Life):

@@ -330,6 +330,10 @@ class Traffic:
     def __init__(self) -> None:
         self.connections: list[Connection] = []
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Calls are read again from the bytes.
+        return {"connections": self.connections}
+
     def calls(self, *links: Link) -> list[Call]:
         """Every call on these links (by default all), in the order in which they were opened."""
         return [call for call in self._calls if not links or call.link in links]
