@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 _HEAD_BYTES = 8
 _KEY_BYTES = 3
+_HASH_BITS = 24
 _CHUNK_BYTES = 1 << 22
 _DELIMITERS = b" \t\r\n\"'`:;,()[]{}<>|=*#~"
 
@@ -148,16 +149,18 @@ class Searcher:
 
 
 class _Prefixes:
-    """Strings by their first bytes: a table of all first three bytes, then a search among the first `head_bytes`."""
+    """Strings by their first bytes: a table of all first three bytes, one of hashes of the first `head_bytes`, then a search."""
 
     def __init__(self, strings: Iterable[bytes], head_bytes: int) -> None:
         self._head_bytes = head_bytes
         self._by_head: dict[int, list[bytes]] = {}
         for string in strings:
             self._by_head.setdefault(int.from_bytes(string[:head_bytes], "little"), []).append(string)
-        self._heads = np.array(sorted(self._by_head), dtype=np.uint64)
+        self._heads = np.sort(np.fromiter(self._by_head, np.uint64, len(self._by_head)))
         self._table = np.zeros(1 << 8 * _KEY_BYTES, dtype=np.bool_)
         self._table[(self._heads & np.uint64(len(self._table) - 1)).astype(np.intp)] = True
+        self._hashed = np.zeros(1 << _HASH_BITS, dtype=np.bool_)
+        self._hashed[_hashes(self._heads)] = True
 
     def matches(
         self, data: bytes, windows: npt.NDArray[np.uint8], keys: npt.NDArray[np.uint32], start: int
@@ -166,15 +169,21 @@ class _Prefixes:
         candidates = np.flatnonzero(self._table[keys])
         if not len(self._heads) or not len(candidates):
             return
-        heads = np.zeros((len(candidates), _HEAD_BYTES), dtype=np.uint8)
-        heads[:, : self._head_bytes] = windows[candidates[:, np.newaxis] + np.arange(self._head_bytes)]
-        numbers = heads.reshape(-1).view("<u8")
+        overlapping = np.ndarray(len(keys), "<u8", windows, strides=(1,))
+        numbers = overlapping[candidates] & np.uint64((1 << 8 * self._head_bytes) - 1)
+        is_likely = self._hashed[_hashes(numbers)]
+        candidates, numbers = candidates[is_likely], numbers[is_likely]
         nearest = self._heads[np.minimum(np.searchsorted(self._heads, numbers), len(self._heads) - 1)]
         is_head = nearest == numbers
         for candidate, head in zip(candidates[is_head].tolist(), numbers[is_head].tolist(), strict=True):
             for string in self._by_head[head]:
                 if data.startswith(string, start + candidate):
                     yield start + candidate, string
+
+
+def _hashes(heads: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Multiplicative hashing, by the golden ratio."""
+    return (heads * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - _HASH_BITS)
 
 
 def _keys(windows: npt.NDArray[np.uint8], count: int) -> npt.NDArray[np.uint32]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
+from privacy.made_once import made_once
 from privacy.recorded import Recorded, record
 
 
 @pytest.fixture(scope="session")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     """See `privacy.recorded`; nothing of it runs any more."""
-    with record(tmp_path_factory.mktemp("recorded") / "deployment") as recording:
-        yield recording
+    return made_once(tmp_path_factory, "recorded", lambda folder: record(folder / "deployment"))

@@ -25,7 +25,7 @@ from fakes.dictionaries import HEALTH_DICTIONARY
 from fakes.homes import PARTIES, key_forms, part_of, stored_message
 from google.protobuf.message import Message
 from privacy.canaries import Exhibit, Place
-from privacy.wiretap import Call, Link, Wiretap
+from privacy.wiretap import Call, Link, Traffic
 from tripartite.v1 import answer_pb2, census_service_pb2, roster_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.commitments import hash_bytes
@@ -168,14 +168,14 @@ def _columns(place: Place, name: str, content: bytes) -> Iterator[Exhibit]:
             yield Exhibit(place, f"{name}: rows.{column}", data, numbers)
 
 
-def on_the_wire(tap: Wiretap) -> Iterator[Exhibit]:
+def on_the_wire(traffic: Traffic) -> Iterator[Exhibit]:
     """All messages between all parties."""
-    for connection in tap.connections:
+    for connection in traffic.connections:
         for by_client in (True, False):
             place = heard(connection.link, by_client=by_client)
             said = connection.said(by_client=by_client)
             yield Exhibit(place, f"connection {connection.number}", said)
-    for call in tap.calls():
+    for call in traffic.calls():
         for by_client, side, messages in ((True, call.client, call.requests), (False, call.server, call.responses)):
             place = heard(call.link, by_client=by_client)
             for part, message in zip(side.messages, messages, strict=True):
@@ -208,10 +208,10 @@ class OpenedSample:
     pseudonyms: list[bytes]
 
 
-def open_rosters(tap: Wiretap, snapshots: Snapshots) -> list[OpenedRoster]:
+def open_rosters(traffic: Traffic, snapshots: Snapshots) -> list[OpenedRoster]:
     """Every attempt whose roster passed whole. Layouts: FORMAT.md, `broker_common/crypto/frames.py`."""
     opened = []
-    for call in tap.calls(Link("health", "census")):
+    for call in traffic.calls(Link("health", "census")):
         parts = [part for part in call.requests if isinstance(part, census_service_pb2.SendRosterRequest)]
         if len(parts) > 1 and parts[-1].frame.last:
             signed, sealed = parts[0].header.manifest, parts[0].header.sealed_key
@@ -227,11 +227,11 @@ def open_rosters(tap: Wiretap, snapshots: Snapshots) -> list[OpenedRoster]:
     return opened
 
 
-def open_samples(tap: Wiretap, snapshots: Snapshots) -> list[OpenedSample]:
+def open_samples(traffic: Traffic, snapshots: Snapshots) -> list[OpenedSample]:
     """Every attempt whose sample passed whole. Layout: `broker_common/crypto/sample_bits.py`."""
-    rosters = {roster.manifest.number: roster for roster in open_rosters(tap, snapshots)}
+    rosters = {roster.manifest.number: roster for roster in open_rosters(traffic, snapshots)}
     opened = []
-    for call in tap.calls(Link("health", "census")):
+    for call in traffic.calls(Link("health", "census")):
         parts = [part for part in call.requests if isinstance(part, census_service_pb2.CountRequest)]
         if not parts:
             continue

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -158,6 +159,6 @@ def _census_row(number: int, card: str, drawn: list[int], *, french: bool) -> Ro
 def write_csv(path: Path, rows: list[Row]) -> None:
     """One source; its columns are those of the first row."""
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+        writer = csv.writer(file)
+        writer.writerow(rows[0])
+        writer.writerows(map(itemgetter(*rows[0]), rows))

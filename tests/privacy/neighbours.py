@@ -15,15 +15,18 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from fakes.deployment import FRENCH, Outcome, make, wait_until
 from fakes.homes import move, set_limits
 from fakes.ledger_rules import Note
 from fakes.patience import PATIENCE_SECONDS
+from privacy.made_once import made_once
 from privacy.marked_people import Row, health_and_census_rows, write_csv
 from privacy.recorded import Watched
 from privacy.wiretap import LINKS, Call, Link, Wiretap
@@ -110,27 +113,37 @@ class World:
 
 
 class Worlds:
-    """Makes worlds by name; each lives once. `persons`: in a shorter life, under per-person accounting."""
+    """Makes worlds by name; each lives once in a run. `persons`: in a shorter life, under per-person accounting."""
 
-    def __init__(self, directory: Path, *, persons: bool = False) -> None:
-        self._directory = directory
+    def __init__(self, factory: pytest.TempPathFactory, kind: str, *, persons: bool = False) -> None:
+        self._factory = factory
+        self._kind = kind
         self._persons = persons
-        self._base = directory / "base"
-        self._lived: dict[str, World] = {}
-        self._make(self._base)
+        self._lives: dict[str, Life] = {}
+
+    def __getitem__(self, name: str) -> World:
+        return self.life(name).world
+
+    def life(self, name: str) -> Life:
+        """The life of a world, which has ended."""
+        if name not in self._lives:
+            self._lives[name] = made_once(
+                self._factory, f"{self._kind}, {name}", lambda folder: self._live(name, folder / "deployment")
+            )
+        return self._lives[name]
+
+    @cached_property
+    def _base(self) -> Path:
+        def base(folder: Path) -> Path:
+            self._make(folder / "base")
+            return folder / "base"
+
+        return made_once(self._factory, self._kind, base)
 
     def _make(self, base: Path) -> None:
         make(base, "--max-belief", "0.8", population=10)
 
-    def __getitem__(self, name: str) -> World:
-        if name not in self._lived:
-            self._lived[name] = self._live(name)
-        return self._lived[name]
-
-    def _live(self, name: str) -> World:
-        directory = self._directory / name
-        # A failed world leaves nothing for the next test that asks for it.
-        shutil.rmtree(directory, ignore_errors=True)
+    def _live(self, name: str, directory: Path) -> Life:
         shutil.copytree(self._base, directory)
         move(directory)
         self._fill(directory, name)
@@ -147,7 +160,7 @@ class Worlds:
             finally:
                 deployment.stop_all()
         life.look_back()
-        return world
+        return life
 
     def _fill(self, directory: Path, name: str) -> None:
         """The sources of a world."""
@@ -189,11 +202,15 @@ class Life:
 
     def __init__(self, deployment: Watched, tap: Wiretap, world: World) -> None:
         self._deployment = deployment
-        self._tap = tap
+        self._traffic = tap.traffic
         self._world = world
         self._order: list[str] = []
         # Queries that were left before they were answered.
         self._left: set[str] = set()
+
+    @property
+    def world(self) -> World:
+        return self._world
 
     def _status(self) -> dict[str, Any]:
         """Output of `health status`, but for the instant at which the census node took the roster."""
@@ -317,7 +334,7 @@ class Life:
 
     def look_back(self) -> None:
         """Fill the view of the world, now that everything has ended."""
-        calls = self._tap.calls()
+        calls = self._traffic.calls()
         questions: dict[str, list[Call]] = {query: [] for query in self._order}
         for call in calls:
             if call.method not in {"Exchange", "Witness", "SendRoster"}:

@@ -142,11 +142,7 @@ _WRONG = (
 
 
 class OwnWorlds(Worlds):
-    """Makes worlds by name; each lives once, under per-person accounting, which keeps whom it charged."""
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
-        self._lives: dict[str, OwnLife] = {}
+    """Makes worlds by name; each lives once in a run, under per-person accounting, which keeps whom it charged."""
 
     def _make(self, base: Path) -> None:
         plan = Plan(PEOPLE, 1, "per_person", "0.99", release_tick_ms=0, forward_delay_ms=0)
@@ -169,12 +165,13 @@ class OwnWorlds(Worlds):
         write_csv(directory / "health" / "stay.csv", stays)
 
     def _life(self, deployment: Watched, tap: Wiretap, world: World) -> Life:
-        self._lives[world.name] = OwnLife(deployment, tap, world)
-        return self._lives[world.name]
+        return OwnLife(deployment, tap, world)
 
     def evidence(self, name: str) -> OwnLife:
-        """The life of a world, which has been lived."""
-        return self._lives[self[name].name]
+        """The life of a world, with all that was held and told in it."""
+        life = self.life(name)
+        assert isinstance(life, OwnLife)
+        return life
 
 
 class OwnLife(Life):
@@ -202,7 +199,7 @@ class OwnLife(Life):
 
     def calls(self, number: int) -> list[Call]:
         """Calls of one of the questions."""
-        return [call for call in self._tap.calls() if call.query == self._order[number]]
+        return [call for call in self._traffic.calls() if call.query == self._order[number]]
 
     def exhibits(self) -> list[Exhibit]:
         """Everything that anybody held or was told."""
@@ -211,7 +208,7 @@ class OwnLife(Life):
         logs = [
             Exhibit(Place(role, "log"), "standard error", self._deployment.log(role)) for role in ("health", "census")
         ]
-        return [*snapshots.exhibits, *self._deployment.said, *logs, *on_the_wire(self._tap)]
+        return [*snapshots.exhibits, *self._deployment.said, *logs, *on_the_wire(self._traffic)]
 
     def key(self) -> bytes:
         """Key of everybody's pseudonyms."""

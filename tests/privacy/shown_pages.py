@@ -23,7 +23,7 @@ _SECRET = "the proxy's secret"  # noqa: S105 - of no proxy
 
 def everything_shown(shown: Any, clock: Clock) -> dict[str, bytes]:
     """Every answer of a dashboard whose follower runs: by rank, language and path, status and headers included."""
-    _wait_for_log(shown)
+    wait_for_log(shown)
     access = Access(
         clock=clock,
         randomness=SeededRandomness(),
@@ -50,7 +50,8 @@ def everything_shown(shown: Any, clock: Clock) -> dict[str, bytes]:
     return asyncio.run(ask())
 
 
-def _wait_for_log(shown: Any) -> None:
+def wait_for_log(shown: Any) -> None:
+    """Return when the follower has read the log: figures can be computed then."""
     followed = shown.follower.followed
     while followed.view is None and not followed.problem:
         followed = shown.follower.wait_beyond(followed.version, PATIENCE_SECONDS)

@@ -269,6 +269,7 @@ class Service:
     def __init__(self, state: CensusState) -> None:
         self.state = state
         self._next: dict[tuple[Any, ...], Service | None] = {}
+        self._rooms: dict[int, Room] = {}
 
     @classmethod
     def begin(cls, policy: Policy) -> Service:
@@ -292,9 +293,11 @@ class Service:
 
     def room(self, scale: int) -> Room:
         """Price of an answer, and the most that anyone may be charged."""
-        room = room_for(self.state, price(scale))
-        assert room is not None
-        return room
+        if scale not in self._rooms:
+            room = room_for(self.state, price(scale))
+            assert room is not None
+            self._rooms[scale] = room
+        return self._rooms[scale]
 
     def refusal(self, scale: int) -> str:
         """The code that a question is refused with before anybody is looked at; empty if it is answered."""
@@ -454,6 +457,7 @@ class UnboundedError(Exception):
     """Some transcript is possible in one world alone, or a game can be won again and again."""
 
 
+_NOTHING = Fraction(0)
 _Place: TypeAlias = "tuple[Service, int, Side, Side, int]"
 
 
@@ -473,7 +477,7 @@ def worst(game: Game) -> Fraction:
                     if gain:
                         raise UnboundedError(gain)
                 else:
-                    best = max(best, gain + search(after))
+                    best = max(best, gain + search(after) if gain else search(after))
             found[place] = best
         return found[place]
 
@@ -537,5 +541,7 @@ def _policies(game: Game) -> list[Policy]:
 def _gain(mechanism: Mechanism, seen: Seen, also: Seen) -> Fraction:
     if (seen.said, seen.scale) != (also.said, also.scale):
         raise UnboundedError((seen, also))
+    if seen.people == also.people:
+        return _NOTHING
     difference = [one - other for one, other in zip(seen.people, also.people, strict=True)]
     return Fraction(mechanism.steps(difference), seen.scale)

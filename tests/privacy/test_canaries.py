@@ -34,6 +34,7 @@ from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
 from fakes.homes import PARTIES, key_forms, role_of
 from privacy.canaries import Canary, Exhibit, Finding, Place, Searcher, forms, number_texts, pseudonym_forms
 from privacy.evidence import on_the_wire, open_rosters, open_samples
+from privacy.made_once import made_once
 from privacy.marked_people import MARKED_CARD_ROW, MarkedPeople
 from privacy.recorded import COLLEAGUES_CRITERIA, KEYS, TYPED_CRITERIA, TYPED_QUESTION, TYPOS, WRONG_ROW, Recorded
 from privacy.shown_pages import PUBLIC
@@ -164,7 +165,7 @@ def language_columns(recorded: Recorded) -> set[bytes]:
 
 def submitted(recorded: Recorded, party: str = "researcher") -> list[health_service_pb2.SubmitRequest]:
     """Every question of one researcher as it reached the health node."""
-    calls = recorded.tap.calls(Link(party, "health"))
+    calls = recorded.traffic.calls(Link(party, "health"))
     requests = [request for call in calls for request in call.requests]
     return [request for request in requests if isinstance(request, health_service_pb2.SubmitRequest)]
 
@@ -193,13 +194,13 @@ def nonces(recorded: Recorded) -> set[bytes]:
 
 def roster_keys(recorded: Recorded) -> set[bytes]:
     """One an attempt, opened with the census agency's key."""
-    opened = open_rosters(recorded.tap, recorded.snapshots)
+    opened = open_rosters(recorded.traffic, recorded.snapshots)
     return set(chain.from_iterable(forms(roster.frame_key) for roster in opened))
 
 
 def roster_salts(recorded: Recorded) -> set[bytes]:
     """Salts that hide the health agency's people from guessers."""
-    opened = open_rosters(recorded.tap, recorded.snapshots)
+    opened = open_rosters(recorded.traffic, recorded.snapshots)
     return set(chain.from_iterable(forms(roster.salt) for roster in opened))
 
 
@@ -210,7 +211,7 @@ def sample_keys(recorded: Recorded) -> set[bytes]:
 
 def set_salts(recorded: Recorded) -> set[bytes]:
     """Salts that hide a set of people from guessers."""
-    opened = open_samples(recorded.tap, recorded.snapshots)
+    opened = open_samples(recorded.traffic, recorded.snapshots)
     return set(chain.from_iterable(forms(sample.salt) for sample in opened))
 
 
@@ -431,9 +432,22 @@ def canaries(recorded: Recorded) -> dict[str, Canary]:
 
 
 @pytest.fixture(scope="module")
-def findings(canaries: dict[str, Canary], evidence: list[Exhibit]) -> set[Finding]:
+def searcher(canaries: dict[str, Canary]) -> Searcher:
+    """Looks for every row's secret."""
+    return Searcher(canaries.values())
+
+
+@pytest.fixture(scope="module")
+def findings(
+    recorded: Recorded, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> set[Finding]:
     """Every secret wherever it is."""
-    return Searcher(canaries.values()).search(evidence)
+
+    def search(_: Path) -> set[Finding]:
+        searcher: Searcher = request.getfixturevalue("searcher")
+        return searcher.search(recorded.evidence())
+
+    return made_once(tmp_path_factory, "findings", search)
 
 
 @pytest.mark.parametrize("row", TABLE, ids=str)
@@ -454,16 +468,19 @@ def test_who_may_hold_it_does(row: Row, findings: set[Finding]) -> None:
 
 
 @pytest.mark.parametrize("row", TABLE, ids=str)
-def test_it_would_be_found_in_any_form(row: Row, canaries: dict[str, Canary]) -> None:
+def test_it_would_be_found_in_any_form(row: Row, canaries: dict[str, Canary], searcher: Searcher) -> None:
     """Every form of every secret is found where it is put between other bytes, also those that rightly are nowhere."""
     canary = canaries[row.name]
     assert canary.needles or canary.numbers, "there is nothing to look for"
-    searcher = Searcher([canary])
+
+    def is_found(exhibit: Exhibit) -> bool:
+        return canary.name in {finding.canary for finding in searcher.search([exhibit])}
+
     texts = sorted(text for number in canary.numbers for text in number_texts(number))
     for form in [*sorted(canary.needles)[:: 1 + len(canary.needles) // 200], *texts]:
-        assert searcher.search([Exhibit(Place("", ""), "", b"\xfe(" + form + b") \xfe")]), form
+        assert is_found(Exhibit(Place("", ""), "", b"\xfe(" + form + b") \xfe")), form
     for number in canary.numbers:
-        assert searcher.search([Exhibit(Place("", ""), "", b"", frozenset({1, number}))])
+        assert is_found(Exhibit(Place("", ""), "", b"", frozenset({1, number})))
 
 
 @pytest.mark.parametrize("row", [row for row in TABLE if row.line], ids=str)
@@ -611,7 +628,7 @@ def test_receipts_hold_no_count(evidence: list[Exhibit], recorded: Recorded) -> 
 
 def test_what_a_ticket_was_asked_of_is_what_was_recorded(recorded: Recorded) -> None:
     """The recording is of the real thing: opened with the census agency's key, the samples are the cohorts."""
-    opened = open_samples(recorded.tap, recorded.snapshots)
+    opened = open_samples(recorded.traffic, recorded.snapshots)
     chains = list(dict.fromkeys(sample.roster.manifest.linkage for sample in opened))
     named = pseudonyms(recorded, recorded.people.cohort_cards)
     assert set(named[0]).isdisjoint(named[1])
@@ -624,4 +641,4 @@ def test_what_a_ticket_was_asked_of_is_what_was_recorded(recorded: Recorded) -> 
         assert samples.count(cohort) == whole
         assert [] in samples
         assert all(set(sample) <= set(cohort) for sample in samples)
-    assert len(list(on_the_wire(recorded.tap))) > len(opened)
+    assert len(list(on_the_wire(recorded.traffic))) > len(opened)

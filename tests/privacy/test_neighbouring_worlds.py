@@ -27,13 +27,13 @@ ALLOWANCE_MS = TICK_MS // 2
 @pytest.fixture(scope="module")
 def worlds(tmp_path_factory: pytest.TempPathFactory) -> Worlds:
     """Each is made when a test first asks for it."""
-    return Worlds(tmp_path_factory.mktemp("worlds"))
+    return Worlds(tmp_path_factory, "worlds")
 
 
 @pytest.fixture(scope="module")
 def persons(tmp_path_factory: pytest.TempPathFactory) -> Worlds:
     """Under per-person accounting, which drops exhausted people."""
-    return Worlds(tmp_path_factory.mktemp("persons"), persons=True)
+    return Worlds(tmp_path_factory, "worlds of persons", persons=True)
 
 
 @pytest.fixture(params=R_NEIGHBOURS)

@@ -57,7 +57,7 @@ ACTIVE = {
 @pytest.fixture(scope="module")
 def worlds(tmp_path_factory: pytest.TempPathFactory) -> OwnWorlds:
     """Each is made when a test first asks for it."""
-    return OwnWorlds(tmp_path_factory.mktemp("own"))
+    return OwnWorlds(tmp_path_factory, "own worlds")
 
 
 # --- neighbouring worlds -----------------------------------------------------------------------------------------------

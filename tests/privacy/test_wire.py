@@ -103,7 +103,7 @@ def parts(message: Message) -> Iterator[tuple[str, int]]:
 def test_every_length_is_the_documented_one(recorded: Recorded) -> None:
     """In a whole life of a deployment, retries and refusals included, each of these has its length and no other."""
     seen: defaultdict[str, set[int]] = defaultdict(set)
-    for call in recorded.tap.calls():
+    for call in recorded.traffic.calls():
         for message in [*call.requests, *call.responses]:
             for name, length in parts(message):
                 seen[name].add(length)
@@ -112,7 +112,7 @@ def test_every_length_is_the_documented_one(recorded: Recorded) -> None:
 
 def test_the_number_of_parts_is_the_documented_one(recorded: Recorded) -> None:
     """Samples of nobody, of one person and of thousands have the same number of parts: that of the declared places."""
-    samples = open_samples(recorded.tap, recorded.snapshots)
+    samples = open_samples(recorded.traffic, recorded.snapshots)
     assert {0, 1, recorded.people.sizes.cohort} < {len(sample.pseudonyms) for sample in samples}
     for sample in samples:
         assert len(sample.call.requests) - 1 == sample.roster.declared // PLACES_IN_PART
@@ -122,7 +122,7 @@ def test_the_number_of_parts_is_the_documented_one(recorded: Recorded) -> None:
 
 def test_rosters_of_one_declaration_have_one_form(recorded: Recorded) -> None:
     """Every roster that was sent, of whichever load, has as many frames as its declared places make."""
-    rosters = open_rosters(recorded.tap, recorded.snapshots)
+    rosters = open_rosters(recorded.traffic, recorded.snapshots)
     assert len({roster.manifest.number for roster in rosters}) > 1
     for roster in rosters:
         assert len(roster.call.requests) - 1 == roster.declared // PLACES_IN_FRAME
@@ -131,7 +131,7 @@ def test_rosters_of_one_declaration_have_one_form(recorded: Recorded) -> None:
 
 def test_every_rpc_was_recorded(recorded: Recorded) -> None:
     """The recording has every RPC that its callers make on every link, and nothing else passes there."""
-    assert {link: {call.method for call in recorded.tap.calls(link) if call.method} for link in LINKS} == RPCS
+    assert {link: {call.method for call in recorded.traffic.calls(link) if call.method} for link in LINKS} == RPCS
 
 
 # --- one form, whatever the cohort ---------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def test_every_rpc_was_recorded(recorded: Recorded) -> None:
 def calls_of(recorded: Recorded, name: str) -> list[Call]:
     """Every call that belongs to a query, in order on each link. A question is submitted and collected at once."""
     query = recorded.queries[name]
-    return [call for link in LINKS for call in recorded.tap.calls(link) if call.query == query]
+    return [call for link in LINKS for call in recorded.traffic.calls(link) if call.query == query]
 
 
 def submission_of(recorded: Recorded, name: str) -> health_service_pb2.SubmitRequest:
@@ -299,7 +299,7 @@ def test_an_exchange_says_nothing_but_a_card_that_its_party_has_announced(
         place = Place(party, "config")
         announced[party] = {json.dumps(card) for card in cards[place] if '"role":"researcher"' in card["document"]}
     passed: Counter[str] = Counter()
-    for call in recorded.tap.calls():
+    for call in recorded.traffic.calls():
         if call.method == "Exchange":
             said = ((call.link.client, call.client.messages), (call.link.server, call.server.messages))
             for party, messages in said:
@@ -346,7 +346,7 @@ def windows(pieces: list[bytes]) -> set[bytes]:
 def attempts(recorded: Recorded) -> dict[bytes, list[Attempt]]:
     """All attempts, by ticket."""
     found: defaultdict[bytes, list[Attempt]] = defaultdict(list)
-    for call in recorded.tap.calls(COUNTS):
+    for call in recorded.traffic.calls(COUNTS):
         if call.method == "Count" and call.requests:
             attempt = Attempt(call)
             found[attempt.ticket.ticket].append(attempt)
@@ -386,7 +386,7 @@ def test_the_same_criteria_twice_have_nothing_in_common(
                 ]
             )
         )
-    samples = [sample.pseudonyms for sample in open_samples(recorded.tap, recorded.snapshots)]
+    samples = [sample.pseudonyms for sample in open_samples(recorded.traffic, recorded.snapshots)]
     assert samples.count(max(samples, key=len)) == len(pieces)
     assert pieces[0] & pieces[1] == set()
 
@@ -394,7 +394,7 @@ def test_the_same_criteria_twice_have_nothing_in_common(
 def test_sealed_answers_have_nothing_in_common(recorded: Recorded) -> None:
     """No two sealed answers share a block, also not those to the same criteria and the same question."""
     sealed: dict[str, bytes] = {}
-    for call in recorded.tap.calls(Link("researcher", "census"), Link("census", "researcher")):
+    for call in recorded.traffic.calls(Link("researcher", "census"), Link("census", "researcher")):
         for message in [*call.requests, *call.responses]:
             if isinstance(message, census_service_pb2.CollectResponse | inbox_service_pb2.DeliverRequest):
                 answer = message.answer

@@ -324,6 +324,26 @@ def message_form(message: Message) -> Any:
     return (message.DESCRIPTOR.name, parts)
 
 
+class Traffic:
+    """Everything that passed, to be read when nothing passes any more."""
+
+    def __init__(self) -> None:
+        self.connections: list[Connection] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Calls are read again from the bytes.
+        return {"connections": self.connections}
+
+    def calls(self, *links: Link) -> list[Call]:
+        """Every call on these links (by default all), in the order in which they were opened."""
+        return [call for call in self._calls if not links or call.link in links]
+
+    @cached_property
+    def _calls(self) -> list[Call]:
+        calls = [call for connection in self.connections for call in _calls(connection)]
+        return sorted(calls, key=lambda call: (call.opened_ms, call.connection))
+
+
 # --- recording ---------------------------------------------------------------------------------------------------------
 
 
@@ -340,7 +360,7 @@ class Wiretap:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self.connections: list[Connection] = []
+        self.traffic = Traffic()
         self._addresses: dict[Link, str] = {}
         self._cuts: dict[Link, _Cut] = {}
         self._loop = asyncio.new_event_loop()
@@ -378,14 +398,6 @@ class Wiretap:
     def address(self, link: Link) -> str:
         """Where the proxy of a link listens."""
         return self._addresses[link]
-
-    def calls(self, *links: Link) -> list[Call]:
-        """Every call on these links (by default all), in the order in which they were opened."""
-        calls = []
-        for connection in list(self.connections):
-            if not links or connection.link in links:
-                calls += _calls(connection)
-        return sorted(calls, key=lambda call: (call.opened_ms, call.connection))
 
     def cut(self, link: Link, *, after_bytes: int) -> threading.Event:
         """End the connection on which the client, from now on, says that many bytes; set when that has happened."""
@@ -444,8 +456,8 @@ class Wiretap:
             # Nobody is there; the client hears of it as it would.
             writer.transport.abort()
             return
-        connection = Connection(link, len(self.connections))
-        self.connections.append(connection)
+        connection = Connection(link, len(self.traffic.connections))
+        self.traffic.connections.append(connection)
         pumps = [
             asyncio.create_task(self._pump(connection, reader, onward[1], by_client=True)),
             asyncio.create_task(self._pump(connection, onward[0], writer, by_client=False)),

@@ -22,6 +22,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -273,9 +274,12 @@ async def cosign(watch: Watch, world: World, placement: Placement) -> None:
     size = 0
     clock = world.clock
     began_ms = clock() - round(watch.loop.now * 1000)
+    news = asyncio.Event()
+    world.census.publication.on_news(news.set)
+    news.set()
     while True:
-        # As fine as the clock is.
-        await asyncio.sleep(0.001)
+        await news.wait()
+        news.clear()
         newer = world.census.publication.newer_than(size)
         if newer is not None:
             size = newer[0]
@@ -312,6 +316,17 @@ def observe(
         # Durability is not examined here.
         patch.setattr(os, "fsync", lambda _: None)
         return _observe(tmp_path, secret, placement, questions, silent)
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[Seen]]:
+    """Everything seen of the reference world, by placement; each is made when a test first asks for it."""
+
+    @cache
+    def observed(placement: str) -> list[Seen]:
+        return observe(tmp_path_factory.mktemp("reference"), REFERENCE, PLACEMENTS[placement])
+
+    return observed
 
 
 def _observe(
@@ -415,9 +430,11 @@ def verify_worth_comparing(seen: list[Seen]) -> None:
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
-def test_nothing_outside_moves_by_a_millisecond_whatever_happens_inside(tmp_path: Path, placement: str) -> None:
+def test_nothing_outside_moves_by_a_millisecond_whatever_happens_inside(
+    tmp_path: Path, placement: str, reference: Callable[[str], list[Seen]]
+) -> None:
     """Every instant, every place in the log and every size shown are those of the reference world, in every other one."""
-    expected = observe(tmp_path / "reference", REFERENCE, PLACEMENTS[placement])
+    expected = reference(placement)
     verify_worth_comparing(expected)
     for number, (name, secret) in enumerate(SECRETS.items()):
         seen = observe(tmp_path / str(number), secret, PLACEMENTS[placement])
@@ -437,11 +454,13 @@ def test_a_refusal_leaves_at_the_instant_of_a_charge(tmp_path: Path, whole_ms: i
     assert told[False][2] == "BAD_SIGNATURE"
 
 
-def test_nobody_waits_for_an_agency_that_begins_a_sample_and_falls_silent(tmp_path: Path) -> None:
+def test_nobody_waits_for_an_agency_that_begins_a_sample_and_falls_silent(
+    tmp_path: Path, reference: Callable[[str], list[Seen]]
+) -> None:
     """Neither its own samples, if it has a stream left, nor another agency's: nothing of theirs moves by a millisecond."""
-    expected = observe(tmp_path / "nobody", REFERENCE, PLACEMENTS["at once"])
     silent = [OTHER_HEALTH, HEALTH]
-    assert observe(tmp_path / "silent", REFERENCE, PLACEMENTS["at once"], silent=silent) == expected
+    seen = observe(tmp_path, REFERENCE, PLACEMENTS["at once"], silent=silent)
+    assert seen == reference("at once")
 
 
 # --- the same comparison finds what is planted -----------------------------------------------------------------------
@@ -530,9 +549,11 @@ def test_a_planted_dependence_is_seen(
 
 
 @pytest.mark.parametrize("slow", ["decide_ms", "keep_ms", "answer_ms"])
-def test_work_that_outlasts_its_time_moves_outcomes_by_whole_ticks(tmp_path: Path, slow: str) -> None:
+def test_work_that_outlasts_its_time_moves_outcomes_by_whole_ticks(
+    tmp_path: Path, slow: str, reference: Callable[[str], list[Seen]]
+) -> None:
     """A machine that is too slow tells which tick it missed, and not by how much."""
-    expected = dict(outcomes(observe(tmp_path / "reference", REFERENCE, PLACEMENTS["at once"])))
+    expected = dict(outcomes(reference("at once")))
     moved = 0
     for took_ms in (301, 1317):
         secret = Secret(linked, **{slow: took_ms})  # type: ignore[arg-type]  # the steps' times

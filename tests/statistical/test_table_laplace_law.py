@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -37,7 +38,8 @@ VIEWS: dict[str, Callable[[Sequence[int]], int]] = {
     "a difference": lambda z: z[0] - z[-1],
 }
 SHARE = FALSE_ALARM_RATE / (len(LAWS) * (1 + len(VIEWS)))
-DRAWS = 20_000
+DRAWS, FEW_DRAWS = 20_000, 4_000
+"""Few are enough to find what is far off: a fifth of the draws has to reach the same threshold."""
 MIN_EXPECTED = 80
 FAIR_SHARE = 1 / 30
 
@@ -54,10 +56,16 @@ def chi_square_tail(statistic: float, degrees: int) -> float:
     return total + sum(math.exp(power * math.log(half) - half - math.lgamma(power + 1)) for power in terms)
 
 
-def draws_from(sampler: Sampler, cells: int, scale: int, name: str) -> list[Vector]:
-    """`DRAWS` vectors from the real bit stream, under a fixed seed of its own for each test."""
+def draws_from(sampler: Sampler, cells: int, scale: int, name: str, draws: int = DRAWS) -> list[Vector]:
+    """Vectors from the real bit stream, under a fixed seed for each name."""
     stream = NoiseStream(f"{name} {cells} {scale}".encode().ljust(32, b"."))
-    return [sampler(cells, scale, stream) for _ in range(DRAWS)]
+    return [sampler(cells, scale, stream) for _ in range(draws)]
+
+
+@cache
+def drawn(cells: int, scale: int) -> list[Vector]:
+    """Our sampler's draws. Two tests look at them: their error rates add up, whether they are independent or not."""
+    return draws_from(draw, cells, scale, "law")
 
 
 def shells(cells: int, scale: int) -> dict[tuple[int, int], float]:
@@ -134,13 +142,13 @@ def others(cells: int, scale: int) -> list[Vector]:
 @pytest.mark.parametrize(("cells", "scale"), LAWS)
 def test_draws_follow_the_exact_law(cells: int, scale: int) -> None:
     """Norms and signs fit the numbers of points, far out as well as near 0."""
-    assert p_value_against_law(draws_from(draw, cells, scale, "law"), scale) > SHARE
+    assert p_value_against_law(drawn(cells, scale), scale) > SHARE
 
 
 @pytest.mark.parametrize(("cells", "scale"), LAWS)
 def test_draws_agree_with_another_way_of_drawing(cells: int, scale: int) -> None:
     """Single cells, sums and differences cannot be told from those of a sampler that shares no step with ours."""
-    ours, theirs = draws_from(draw, cells, scale, "views"), others(cells, scale)
+    ours, theirs = drawn(cells, scale), others(cells, scale)
     for name, view in VIEWS.items():
         assert p_value_between(list(map(view, ours)), list(map(view, theirs))) > SHARE, name
 
@@ -204,50 +212,50 @@ _SUBSET, _RADIUS = table_laplace._subset, table_laplace._radius
 
 
 @pytest.mark.parametrize(
-    ("wrong", "cells", "scale"),
+    ("wrong", "cells", "scale", "draws"),
     [
-        (independent_cells, 2, 30),
-        (independent_cells, 16, 30),
-        (independent_cells_for_two_steps, 2, 30),
-        (independent_cells_for_two_steps, 4, 2),
-        (five_percent_narrow, 2, 20),
-        (five_percent_narrow, 4, 20),
-        (five_percent_narrow, 16, 20),
-        (as_if_signs_were_fair, 2, 30),
-        (as_if_signs_were_fair, 4, 30),
+        (independent_cells, 2, 30, FEW_DRAWS),
+        (independent_cells, 16, 30, FEW_DRAWS),
+        (independent_cells_for_two_steps, 2, 30, FEW_DRAWS),
+        (independent_cells_for_two_steps, 4, 2, FEW_DRAWS),
+        (five_percent_narrow, 2, 20, DRAWS),
+        (five_percent_narrow, 4, 20, DRAWS),
+        (five_percent_narrow, 16, 20, FEW_DRAWS),
+        (as_if_signs_were_fair, 2, 30, FEW_DRAWS),
+        (as_if_signs_were_fair, 4, 30, FEW_DRAWS),
     ],
 )
-def test_a_wrong_sampler_is_rejected(wrong: Sampler, cells: int, scale: int) -> None:
-    """The procedure that passes our sampler fails these, at the same threshold and the same number of draws."""
-    assert p_value_against_law(draws_from(wrong, cells, scale, wrong.__name__), scale) < SHARE
+def test_a_wrong_sampler_is_rejected(wrong: Sampler, cells: int, scale: int, draws: int) -> None:
+    """The procedure that passes our sampler fails these, at the same threshold and no more draws."""
+    assert p_value_against_law(draws_from(wrong, cells, scale, wrong.__name__, draws), scale) < SHARE
 
 
 @pytest.mark.parametrize(
-    ("name", "wrong", "cells", "scale"),
+    ("name", "wrong", "cells", "scale", "draws"),
     [
-        ("_weights", simple_weights, 2, 1),
-        ("_weights", simple_weights, 4, 1),
-        ("_weights", no_weights, 2, 2),
-        ("_weights", no_weights, 16, 3),
-        ("_subset", short_subset, 2, 2),
-        ("_subset", short_subset, 4, 2),
-        ("_subset", late_subset, 2, 2),
-        ("_subset", late_subset, 4, 2),
-        ("_radius", missing_part, 2, 30),
-        ("_radius", missing_part, 16, 30),
+        ("_weights", simple_weights, 2, 1, DRAWS),
+        ("_weights", simple_weights, 4, 1, FEW_DRAWS),
+        ("_weights", no_weights, 2, 2, FEW_DRAWS),
+        ("_weights", no_weights, 16, 3, FEW_DRAWS),
+        ("_subset", short_subset, 2, 2, FEW_DRAWS),
+        ("_subset", short_subset, 4, 2, FEW_DRAWS),
+        ("_subset", late_subset, 2, 2, FEW_DRAWS),
+        ("_subset", late_subset, 4, 2, DRAWS),
+        ("_radius", missing_part, 2, 30, FEW_DRAWS),
+        ("_radius", missing_part, 16, 30, FEW_DRAWS),
     ],
 )
 def test_a_sampler_with_one_wrong_step_is_rejected(
-    monkeypatch: pytest.MonkeyPatch, name: str, wrong: object, cells: int, scale: int
+    monkeypatch: pytest.MonkeyPatch, name: str, wrong: object, cells: int, scale: int, draws: int
 ) -> None:
     """Wrong weights, subsets off by one, a part of the radius left out: each is seen."""
     # The law is computed with the right weights.
     law = shells(cells, scale)
     monkeypatch.setattr(table_laplace, name, wrong)
-    drawn = draws_from(draw, cells, scale, f"wrong {name}")
+    values = draws_from(draw, cells, scale, f"wrong {name}", draws)
     monkeypatch.undo()
     assert law == shells(cells, scale)
-    assert p_value_against_law(drawn, scale) < SHARE
+    assert p_value_against_law(values, scale) < SHARE
 
 
 def test_cells_that_are_not_alike_are_told_by_their_own_law() -> None:
