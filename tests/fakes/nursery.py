@@ -122,7 +122,8 @@ def _serve(requests: socket.socket) -> list[str]:
     signal.set_wakeup_fd(waking)
     telling: dict[int, int] = {}
     while True:
-        ready, _, _ = select.select([requests, woken], [], [])
+        waited: list[socket.socket | int] = [requests, woken]
+        ready, _, _ = select.select(waited, [], [])
         if woken in ready:
             os.read(woken, _MOST_BYTES)
             _tell_ends(telling)

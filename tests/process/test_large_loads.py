@@ -90,7 +90,7 @@ def test_load_that_is_killed_at_any_moment_leaves_one_load_in_force(deployment: 
     dice = random.Random(role)
     for _ in range(KILLS):
         with Path(os.devnull).open("wb") as nowhere:
-            words = [nursery.PROGRAM, role, "load", "--home", deployment.home(role), source]
+            words: list[str | Path] = [nursery.PROGRAM, role, "load", "--home", deployment.home(role), source]
             victim = nursery.start(words, nowhere.fileno(), nowhere.fileno())
         time.sleep(dice.uniform(0, seconds))
         victim.kill()
