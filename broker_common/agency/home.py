@@ -84,9 +84,10 @@ class AgencyHome(ABC, Generic[StoreStateT]):
 
     def _card_without_ended_keys(self, journal: Journal[StoreStateT]) -> VerifiedCard:
         """The agency's own card; the keys whose time is over are removed."""
-        own = self.own_card()
+        with journal.reading() as state:
+            own, log_ms = own_card(state.parties), state.time_ms
         with self.keyring.changing():
-            self.keyring.forget_ended(own, self._clock(), log_ms=journal.state.time_ms)
+            self.keyring.forget_ended(own, self._clock(), log_ms=log_ms)
         return own
 
     def _witnessing(self, journal: Journal[StoreStateT], known: KnownPeers) -> Witnessing:

@@ -143,6 +143,7 @@ def test_roster_comes_into_force_although_nodes_are_killed_at_one_step_of_it_aft
             deployment.directory,
             [sys.executable, CRASHING_NODE, step, when, role, "serve", "--home", deployment.home(role)],
             ready_lines=1,
+            is_forked=True,
         )
         wait_until(lambda: crashing.process.poll() is not None, "killed")
         crashing.end()
