@@ -6,6 +6,7 @@ config.toml says of each setting that was chosen what it is, in the words of the
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import shutil
 import textwrap
@@ -138,6 +139,7 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
     return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
 
+@functools.cache
 def comments_of(kind: type) -> dict[str, list[str]]:
     """The comment above each field of a class and of those that it rests on, line by line."""
     base = kind.__mro__[1]

@@ -115,15 +115,16 @@ def test_killed_at_random_moments_nothing_is_charged_twice(deployment: Deploymen
 
 @pytest.mark.parametrize(("step", "when"), STEPS)
 def test_killed_at_each_durable_step(deployment: Deployment, tmp_path: Path, step: str, when: str) -> None:
-    """The next run goes on from whatever is left."""
+    """The next run goes on from whatever is left; of four questions, as there is no other step in more of them."""
     scale = 21 + STEPS.index((step, when))
-    file = written(tmp_path, scale)
+    file = tmp_path / "study.yaml"
+    file.write_text(STUDY.format(scale=scale, age=30).replace("  sex: all\n", ""))
     before = charges(deployment)
     ended = run_words(*(sys.executable, CRASHING, step, when), *words(deployment, "run", file))
     assert ended.code == -9, ended.stderr
-    assert study(deployment, "run", file, "--json").result["answered"] == 8
+    assert study(deployment, "run", file, "--json").result["answered"] == 4
     deployment.wait_until_closed()
-    assert charges(deployment) - before == 8
+    assert charges(deployment) - before == 4
 
 
 def test_equal_questions_keep_their_answers(deployment: Deployment, tmp_path: Path) -> None:
