@@ -9,12 +9,13 @@ import socket
 import stat
 import subprocess
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from html import unescape
 from pathlib import Path
 
 import pytest
-from browser.lab_site import lab_site
+from browser.lab_site import LabSite, lab_site
+from fakes.deployment import run
 from fakes.nursery import PROGRAM
 
 pytestmark = pytest.mark.process
@@ -48,17 +49,9 @@ def test_a_signal_ends_it_as_it_ends_a_dashboard(number: signal.Signals) -> None
     assert process.returncode == 0
 
 
-def test_the_end_of_its_parent_ends_it() -> None:
-    """With --while-stdin-open, however the parent ends."""
-    process = start("--while-stdin-open")
-    said_by(process)
-    assert process.communicate("")[1] == ""
-    assert process.returncode == 0
-
-
 @pytest.mark.parametrize(("tongue", "words"), [("en", "policy lab ready on"), ("fr", "prêt")])
 def test_its_line_is_in_the_reader_s_language_and_ends_with_the_address(tongue: str, words: str) -> None:
-    """Scripts wait for 'ready' and take the address from the end."""
+    """Scripts wait for 'ready' and take the address from the end. With --while-stdin-open the end of its parent ends it."""
     process = start("--while-stdin-open", environment={"TRIPARTITE_LANG": tongue})
     line = said_by(process)
     assert words in line
@@ -66,7 +59,8 @@ def test_its_line_is_in_the_reader_s_language_and_ends_with_the_address(tongue: 
     address = line.split()[-1]
     with urllib.request.urlopen(address) as answer:  # noqa: S310 - our own server
         assert answer.status == 200
-    process.communicate("")
+    assert process.communicate("")[1] == ""
+    assert process.returncode == 0
 
 
 def test_with_json_stdout_holds_one_object() -> None:
@@ -77,44 +71,46 @@ def test_with_json_stdout_holds_one_object() -> None:
     assert set(json.loads(first)) == {"address"}
 
 
-def test_it_answers_on_this_machine_alone() -> None:
+@pytest.fixture(scope="module")
+def site() -> Iterator[LabSite]:
+    """One that serves."""
+    with lab_site() as served:
+        yield served
+
+
+def test_it_answers_on_this_machine_alone(site: LabSite) -> None:
     """Other addresses of the machine are not listened on, and other names are refused."""
-    with lab_site() as site:
-        with socket.create_connection(("127.0.0.1", site.port)) as connection:
-            connection.sendall(b"GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n")
-            assert connection.makefile("rb").readline().split()[1] == b"421"
-        with socket.socket() as other, pytest.raises(OSError, match="refused"):
-            other.connect(("127.0.0.2", site.port))
+    with socket.create_connection(("127.0.0.1", site.port)) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n")
+        assert connection.makefile("rb").readline().split()[1] == b"421"
+    with socket.socket() as other, pytest.raises(OSError, match="refused"):
+        other.connect(("127.0.0.2", site.port))
 
 
-def test_a_taken_port_is_an_error_that_names_the_remedy() -> None:
+def test_a_taken_port_is_an_error_that_names_the_remedy(site: LabSite) -> None:
     """Exit code 4, no traceback; the first server goes on."""
-    with lab_site() as site:
-        process = start("--port", str(site.port))
-        out, err = process.communicate()
-        assert (process.returncode, out) == (4, "")
-        assert "[PORT_TAKEN]" in err
-        assert "--port" in err
-        assert "Traceback" not in err
-        with urllib.request.urlopen(site.address) as answer:  # noqa: S310 - our own server
-            assert answer.status == 200
+    done = run("lab", "serve", "--port", str(site.port))
+    assert (done.code, done.stdout) == (4, "")
+    assert "[PORT_TAKEN]" in done.stderr
+    assert "--port" in done.stderr
+    assert "Traceback" not in done.stderr
+    with urllib.request.urlopen(site.address) as answer:  # noqa: S310 - our own server
+        assert answer.status == 200
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "x", "1e308"])
 def test_a_port_that_cannot_be_is_refused(port: str) -> None:
     """In words, as every wrong command line."""
-    process = start("--port", port)
-    out, err = process.communicate()
-    assert (process.returncode, out) == (2, "")
-    assert "65535" in err
+    done = run("lab", "serve", "--port", port)
+    assert (done.code, done.stdout) == (2, "")
+    assert "65535" in done.stderr
 
 
 def test_the_page_without_a_server_is_written_to_be_handed_on(tmp_path: Path) -> None:
     """One file for each language, readable as far as the user's umask says, complete in itself."""
-    process = start("--save", str(tmp_path / "out" / "pages"), "--json")
-    out, err = process.communicate()
-    assert (process.returncode, err) == (0, "")
-    files = [Path(name) for name in json.loads(out)["files"]]
+    done = run("lab", "serve", "--save", tmp_path / "out" / "pages", "--json")
+    assert (done.code, done.stderr) == (0, "")
+    files = [Path(name) for name in done.result["files"]]
     assert [file.name for file in files] == ["local-noise.en.html", "local-noise.fr.html"]
     umask = os.umask(0)
     os.umask(umask)
@@ -128,7 +124,6 @@ def test_the_page_without_a_server_is_written_to_be_handed_on(tmp_path: Path) ->
 def test_a_folder_that_cannot_be_written_is_an_error_in_words(tmp_path: Path) -> None:
     """No traceback."""
     (tmp_path / "file").write_text("")
-    process = start("--save", str(tmp_path / "file" / "inside"))
-    _, err = process.communicate()
-    assert process.returncode != 0
-    assert "Traceback" not in err
+    done = run("lab", "serve", "--save", tmp_path / "file" / "inside")
+    assert done.code != 0
+    assert "Traceback" not in done.stderr

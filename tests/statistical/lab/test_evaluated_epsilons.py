@@ -25,9 +25,9 @@ from policy_lab.mechanisms.randomised_response import RandomisedResponse
 
 pytestmark = pytest.mark.statistical
 
-RELEASES = 20_000
+RELEASES = 10_000
 RESPONDENTS = 200_000
-SHUFFLES = 6000
+SHUFFLES = 3000
 
 RUN = """
 data: rows.csv
