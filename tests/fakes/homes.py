@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
+import shutil
 import socket
 import tomllib
 from collections.abc import Mapping
@@ -141,6 +142,13 @@ def move(directory: Path) -> None:
             if agency in _config(home):
                 rewire(home, agency, addresses[agency])
     register_inbox(directory, addresses["researcher"])
+
+
+def moved_copy(directory: Path, copy: Path) -> Path:
+    """A deployment like one that does not run and has not moved, at addresses of its own."""
+    shutil.copytree(directory, copy)
+    move(copy)
+    return copy
 
 
 def set_limits(home: Path, **limits: int) -> None:

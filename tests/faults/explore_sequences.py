@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 
 from faults.sequences import Outcome, SequenceError, describe, draw, run_sequence, shrink
-from faults.simulation import make_template
+from faults.simulation import Templates
 
 
-def _run(template: Path, seed: int) -> Outcome | str:
+def _run(templates: Templates, seed: int) -> Outcome | str:
     try:
-        return run_sequence(template, seed)
+        return run_sequence(templates.for_seed(seed), seed)
     except SequenceError as error:
         return str(error)
 
@@ -33,8 +33,11 @@ def main() -> int:
     ended: Counter[tuple[str, str]] = Counter()
     charged = answered = failed = 0
     with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(arguments.jobs) as pool:
-        template = make_template(Path(folder) / "template")
-        for seed, outcome in zip(seeds, pool.map(partial(_run, template), seeds, chunksize=4), strict=True):
+        templates = Templates(Path(folder))
+        for accounting in ("strict", "per_person"):
+            # Before several processes would make it at once.
+            templates.of(accounting)
+        for seed, outcome in zip(seeds, pool.map(partial(_run, templates), seeds, chunksize=4), strict=True):
             if isinstance(outcome, Outcome):
                 ended += outcome.ended
                 charged, answered = charged + outcome.charged, answered + outcome.answered
@@ -42,7 +45,7 @@ def main() -> int:
             failed += 1
             print(f"seed {seed}: {outcome.partition(chr(10))[0]}", flush=True)  # noqa: T201 - a tool's output
             if not arguments.no_shrink:
-                print(describe(seed, shrink(template, seed, draw(seed))), flush=True)  # noqa: T201
+                print(describe(seed, shrink(templates.for_seed(seed), seed, draw(seed))), flush=True)  # noqa: T201
     for (name, code), times in sorted(ended.items()):
         print(f"{name:14} {code:20} {times}")  # noqa: T201
     print(f"{len(seeds)} sequences, {failed} failed, {charged} charges, {answered} answers delivered")  # noqa: T201

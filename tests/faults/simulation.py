@@ -126,6 +126,25 @@ def make_template(folder: Path, accounting: str = "strict") -> Path:
     return folder
 
 
+# So many seeds in a row begin under per-person accounting, and as many after them under strict accounting.
+SEEDS_OF_ONE_TEMPLATE = 10
+
+
+class Templates:
+    """A template under each accounting, made when it is first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def of(self, accounting: str) -> Path:
+        template = self._folder / accounting
+        return template if template.exists() else make_template(template, accounting)
+
+    def for_seed(self, seed: int) -> Path:
+        """The same accounting for the same seed, wherever it is run."""
+        return self.of("strict" if seed // SEEDS_OF_ONE_TEMPLATE % 2 else "per_person")
+
+
 @dataclass(eq=False)
 class Party:
     """One organisation, its home, and the processes that run in it."""

@@ -25,7 +25,7 @@ from broker_common.storage.journal import Journal
 from researcher_node.assembly import ResearcherHome
 
 # Pairs that are looked at of each sequence.
-PAIRS = 60
+PAIRS = 20
 # Codes of which no honest party is accused.
 ACCUSED = {
     "NOTE_WITHHELD",

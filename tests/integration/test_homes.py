@@ -17,6 +17,7 @@ from cryptography import x509
 from fakes.cards import Party
 from fakes.deployment import run_here
 from fakes.forged import STRANGE, twin
+from fakes.homes import moved_copy
 from fakes.patience import PATIENCE_SECONDS, until
 from fakes.world import FRENCH, verify_stored_log
 from grpc.aio import ServicerContext
@@ -67,12 +68,19 @@ HOMES: dict[str, type[CensusHome | HealthHome | ResearcherHome]] = {
 }
 
 
-@pytest.fixture
-def deployment(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four homes for a hundred people, without waiting."""
+    folder = tmp_path_factory.mktemp("homes") / "deployment"
     plan = Plan(population=100, seed=1, accounting="strict", max_belief="0.75", release_tick_ms=0)
-    lay_out(tmp_path / "deployment", plan, lambda _: lambda _done, _total: None)
-    return tmp_path / "deployment"
+    lay_out(folder, plan, lambda _: lambda _done, _total: None)
+    return folder
+
+
+@pytest.fixture
+def deployment(made: Path, tmp_path: Path) -> Path:
+    """A copy for one test, with addresses of its own."""
+    return moved_copy(made, tmp_path / "deployment")
 
 
 @contextlib.asynccontextmanager

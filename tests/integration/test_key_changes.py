@@ -12,6 +12,7 @@ from typing import TypeAlias
 import pytest
 from fakes.clock import FakeClock
 from fakes.deployment import Outcome, run_here
+from fakes.homes import moved_copy
 from integration.loopback import running
 
 from broker_common.crypto.cards import PURPOSES, SAMPLE, SAMPLING, TLS, PublicKey, VerifiedCard
@@ -42,11 +43,18 @@ DAY_MS = 86_400_000
 PLAN = Plan(population=10, seed=1, accounting="strict", max_belief="0.75", release_tick_ms=0)
 
 
-@pytest.fixture
-def deployment(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four homes for a few people, without waiting."""
-    lay_out(tmp_path / "deployment", PLAN, lambda _: lambda _done, _total: None)
-    return tmp_path / "deployment"
+    folder = tmp_path_factory.mktemp("key-changes") / "deployment"
+    lay_out(folder, PLAN, lambda _: lambda _done, _total: None)
+    return folder
+
+
+@pytest.fixture
+def deployment(made: Path, tmp_path: Path) -> Path:
+    """A copy for one test, with addresses of its own."""
+    return moved_copy(made, tmp_path / "deployment")
 
 
 def rotate(home: Path, purpose: str, *words: str) -> Outcome:
