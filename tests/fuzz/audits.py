@@ -302,7 +302,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         seeds=lambda: _document_seeds("researcher", "receipts/"),
         errors=(ValueError,),
         max_bytes=16_384,
-        mutations=500,
+        mutations=250,
     ),
     "criteria_file": Target(
         parse=parse_criteria_file,
@@ -326,7 +326,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         covers=(unseal_opening,),
         seeds=_opening_seeds,
         codes=frozenset({"SEALED_WRONGLY", "MALFORMED_MESSAGE"}),
-        mutations=500,
+        mutations=250,
     ),
     "audited_sample": Target(
         parse=_kept_sample,
@@ -334,7 +334,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         covers=(parse_sample, read_sample, read_file),
         seeds=_kept_sample_seeds,
         errors=(DamagedError,),
-        mutations=300,
+        mutations=150,
     ),
     "audited_roster": Target(
         parse=_roster,
@@ -349,7 +349,7 @@ TARGETS: Mapping[str, Target[Any]] = {
             "bad more than places": b"\xff\xff" + bytes(16),
         },
         errors=(DamagedError,),
-        mutations=300,
+        mutations=150,
     ),
     "export": Target(
         parse=_damaged,
@@ -374,6 +374,6 @@ TARGETS: Mapping[str, Target[Any]] = {
         covers=(stated_role,),
         seeds=lambda: {"auditor": b'role = "auditor"\n', "bad other": b"x = 1\n", "bad": b"role = "},
         codes=frozenset({"CONFIG_INVALID"}),
-        mutations=300,
+        mutations=150,
     ),
 }

@@ -269,7 +269,7 @@ TARGETS: Mapping[str, Target[Any]] = {
             b"\x1c",
             *(LinkageChain([key]).to_text().encode() for key in (_FIRST, _THIRD)),
         ),
-        mutations=300,
+        mutations=150,
     ),
     "several_keys": Target(
         parse=_parse_keys,
@@ -278,7 +278,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         seeds=_keys_seeds,
         codes=frozenset({"SECRET_MISSING"}),
         words=(b"ed25519-private log ", b"secret sampling ", b"\n", b"\r\n", b"\x0c", b"\x1e", b" ", b"="),
-        mutations=1000,
+        mutations=400,
     ),
     "tls_keys": Target(
         parse=lambda data: credentials_of(_certificate(), _bundle(data)),

@@ -63,7 +63,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         codes=frozenset({"CONFIG_INVALID", "FILE_UNUSABLE"}),
         check=_check_settings,
         words=(b"\n", b" = ", b'"', b"[[", b"]]", b'["birth_date"]', b"1e308", b"-1", b"nominative"),
-        mutations=1000,
+        mutations=400,
     ),
     "linking_decisions": Target(
         parse=_decisions,
@@ -76,6 +76,6 @@ TARGETS: Mapping[str, Target[Any]] = {
         codes=frozenset({"LINKING_REFUSED", "FILE_UNUSABLE"}),
         check=_check_decisions,
         words=(b"link", b"no", b"\n", b",", b'"', b"\x00"),
-        mutations=1000,
+        mutations=400,
     ),
 }

@@ -609,7 +609,7 @@ TARGETS: Mapping[str, Target[Any]] = {
     ),
     "census_log": Target(
         parse=lambda data: _replayed(data, logs.census_state()),
-        mutations=800,
+        mutations=400,
         max_bytes=_MOST_LOG_BYTES,
         check=_check_census,
         covers=(parse_entry, CensusState.apply),
@@ -630,7 +630,7 @@ TARGETS: Mapping[str, Target[Any]] = {
     "cosigned_release": Target(
         parse=_parse_release,
         check=_check_release,
-        mutations=300,
+        mutations=150,
         covers=(parse_note, CensusState.apply),
         seeds=_release_seeds,
         errors=(ValueError, ReplayError),
@@ -639,7 +639,7 @@ TARGETS: Mapping[str, Target[Any]] = {
     "health_log": Target(
         parse=lambda data: _replayed(data, HealthState(logs.root(logs.HEALTH))),
         check=_check_health,
-        mutations=800,
+        mutations=400,
         max_bytes=_MOST_LOG_BYTES,
         covers=(parse_entry, HealthState.apply),
         seeds=_health_log_seeds,
@@ -674,7 +674,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         covers=(parse_hash_tile,),
         seeds=_tile_seeds,
         errors=(ValueError,),
-        mutations=1000,
+        mutations=400,
         max_bytes=2 + 256 * 32,
         words=(bytes(32),),
     ),

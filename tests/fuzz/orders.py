@@ -814,7 +814,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         on_the_wire=True,
         seeds=_bits_seeds,
         codes=frozenset({"BAD_SAMPLE", "SEALED_WRONGLY", "COMMITMENT_MISMATCH"}),
-        mutations=500,
+        mutations=250,
     ),
     "roster": Target(
         parse=_parse_roster,
@@ -823,7 +823,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         on_the_wire=True,
         seeds=_roster_seeds,
         codes=frozenset({"BAD_FRAMES", "SEALED_WRONGLY"}),
-        mutations=300,
+        mutations=150,
         words=(b"tripROS1", bytes(16), b"\xff" * 16),
     ),
     "roster_header": Target(
@@ -842,7 +842,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         codes=frozenset(
             {"BAD_FRAMES", "SEALED_WRONGLY", "MALFORMED_MESSAGE", "LINKAGE_MISMATCH", "UNKNOWN_KEY", "BAD_SIGNATURE"}
         ),
-        mutations=200,
+        mutations=100,
     ),
     "sample": Target(
         parse=_parse_sample,
@@ -867,7 +867,7 @@ TARGETS: Mapping[str, Target[Any]] = {
             "BAD_SAMPLE",
             "COMMITMENT_MISMATCH",
         },
-        mutations=200,
+        mutations=100,
     ),
     "charge": Target(
         parse=_parse_charge,
@@ -875,7 +875,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         seeds=_charge_seeds,
         codes=frozenset({"PEER_MISBEHAVED", "MALFORMED_MESSAGE"}),
         words=(b'"type":"charged"', b'{"a":', b"[[[[", b"1e400", b'"\\u0000"', b"9007199254740992"),
-        mutations=200,
+        mutations=100,
     ),
     "refused": Target(
         parse=_parse_refused,
@@ -884,7 +884,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         seeds=_refused_seeds,
         codes=frozenset({"PEER_MISBEHAVED"}),
         words=(b'"size":', b'"time_ms":', b"[[[[", b"1e400", b'"\\u0000"', b"9007199254740992"),
-        mutations=200,
+        mutations=100,
     ),
     "answer": Target(
         parse=_parse_answer,
@@ -892,7 +892,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         covers=(unseal_answer, verify_receipt),
         seeds=_answer_seeds,
         codes=frozenset({"SEALED_WRONGLY", "MALFORMED_MESSAGE", "UNKNOWN_KEY", "BAD_SIGNATURE", "COMMITMENT_MISMATCH"}),
-        mutations=200,
+        mutations=100,
     ),
     "quote": Target(
         parse=_parse_quote,
@@ -900,7 +900,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         covers=(verify_quote,),
         seeds=_quote_seeds,
         codes=frozenset({"MALFORMED_MESSAGE", "UNKNOWN_KEY", "BAD_SIGNATURE"}),
-        mutations=200,
+        mutations=100,
     ),
     "slot": Target(
         parse=_parse_slot,
@@ -909,7 +909,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         seeds=_slot_seeds,
         codes=frozenset({"PEER_MISBEHAVED", "MALFORMED_MESSAGE"}),
         words=(b'"type":"slots"', b'"first":', b'"void_below":', b"9007199254740992"),
-        mutations=200,
+        mutations=100,
     ),
     "inbox": Target(
         parse=_receive,

@@ -117,7 +117,7 @@ TARGETS: Mapping[str, Target[Any]] = {
             b".",
             b"\\u0000",
         ),
-        mutations=1000,
+        mutations=400,
     ),
     "own_rows": Target(
         parse=_parse_rows,
@@ -129,6 +129,6 @@ TARGETS: Mapping[str, Target[Any]] = {
         },
         codes=frozenset({"LOAD_REFUSED"}),
         words=(b";", b"|", b'"', b"\r\n", b"\xe9", b"\0", b"29/02/1900", b"I21"),
-        mutations=500,
+        mutations=250,
     ),
 }

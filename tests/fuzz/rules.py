@@ -172,7 +172,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         seeds=_wire_seeds,
         codes=_CODES | {"MALFORMED_MESSAGE"},
         words=_WORDS,
-        mutations=1000,
+        mutations=400,
         max_bytes=12_000,
     ),
     "proposal": Target(
@@ -191,7 +191,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         seeds=_draft_seeds,
         codes=frozenset({"INVALID_VALUE"}),
         words=(b"\n", b" ", b"\xef\xbb\xbf", b"\\ud800", *_WORDS),
-        mutations=1000,
+        mutations=400,
     ),
     "reason": Target(
         parse=_parse_reason,

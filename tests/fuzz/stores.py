@@ -741,7 +741,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         },
         # Whether the file is the one that was loaded is asked before.
         codes=frozenset({"DICTIONARY_CHANGED", "INTEGRITY"}),
-        mutations=500,
+        mutations=250,
         max_bytes=8192,
         words=(b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"\x93NUMPY", b"'shape': (", b"'<u8'", b"'O'", b"9**9"),
     ),
@@ -751,7 +751,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         covers=(Names.read, Known.read),
         seeds=_remembered_seeds,
         codes=frozenset({"INTEGRITY"}),
-        mutations=300,
+        mutations=150,
         max_bytes=8192,
         words=(b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"\x93NUMPY", b"'shape': (", b"'<u4'", b"'|S16'", b"9**9"),
     ),
@@ -761,7 +761,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         covers=(Carry.read, SnapshotFolder.read_carry),
         seeds=_carry_seeds,
         codes=frozenset({"INTEGRITY"}),
-        mutations=300,
+        mutations=150,
         words=(b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"\x93NUMPY", b"'shape': (", b"'<u4'", b"9**9"),
     ),
     "kept_sample": Target(
@@ -789,7 +789,7 @@ TARGETS: Mapping[str, Target[Any]] = {
             for name, data in _registry_seeds().items()
         },
         errors=(DamagedError,),
-        mutations=300,
+        mutations=150,
         max_bytes=8192,
         words=(b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"\x93NUMPY", b"'shape': (", b"'<u8'", b"'O'", b"9**9"),
     ),
@@ -799,7 +799,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         covers=(parse_carry,),
         seeds=_carry_seeds,
         errors=(DamagedError,),
-        mutations=300,
+        mutations=150,
         words=(b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"\x93NUMPY", b"'shape': (", b"'<u4'", b"9**9"),
     ),
     "audited_snapshot": Target(
@@ -808,7 +808,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         covers=(parse_snapshot,),
         seeds=lambda: {"whole": _snapshot(), "bad end": _snapshot()[:-1], "bad more": _snapshot() + b"x", "bad": b""},
         errors=(DamagedError,),
-        mutations=300,
+        mutations=150,
         words=(b"\x93NUMPY", b"'shape': (", b"'<u8'", b"'<u4'", b"'O'", b"9**9", b'{"health.example":2}'),
     ),
     "slot_secrets": Target(
@@ -826,7 +826,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         covers=(WitnessStore.read, verify_witnessed, verify_own_log),
         seeds=_witness_seeds,
         codes=frozenset({"ROLLED_BACK"}),
-        mutations=500,
+        mutations=250,
         words=("\u2014 ".encode(), b"\n\n", b"\n3\n", b"=", b"00", b"\xff"),
     ),
     "people_store": Target(
@@ -834,7 +834,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         check=_check_people,
         covers=(PeopleStore, read_figures),
         seeds=lambda: {"whole": b"", "short": b"x\0\x30\0", "pages": b"\0\0\x20\x08\xff\0\0\x30\x08\xff"},
-        mutations=60,
+        mutations=30,
         guided=False,
     ),
     "parquet_source": Target(
@@ -848,7 +848,7 @@ TARGETS: Mapping[str, Target[Any]] = {
             "pages": b"\x03\0\x40\xff\0\x80\xff",
             "footer": b"\x03\x80\x40\xff\x80\x80\xff",
         },
-        mutations=150,
+        mutations=50,
         max_bytes=64,
         guided=False,
     ),

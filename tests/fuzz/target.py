@@ -63,7 +63,7 @@ class Target(Generic[ValueT]):
     # Words of the format, for the mutators.
     words: tuple[bytes, ...] = ()
     # How many mutated inputs `make test` tries: fewer of what is slow, so that none takes more than a second or two.
-    mutations: int = 2000
+    mutations: int = 800
     max_bytes: int = 4096
     # True when a refusal is told to a caller in another process.
     on_the_wire: bool = False

@@ -482,7 +482,7 @@ def _config_target(config_type: type[msgspec.Struct]) -> Target[msgspec.Struct]:
         },
         codes=frozenset({"CONFIG_INVALID", "HOME_INVALID"}),
         words=(b"[limits]\n", b"[keys]\n", b"[[", b'"""', b"1979-05-27T07:32:00Z", b"inf", b"= {", b"\\u0000"),
-        mutations=600,
+        mutations=250,
         max_bytes=8192,
     )
 
@@ -825,7 +825,7 @@ TARGETS: Mapping[str, Target[Any]] = {
             *(b"[columns.", b"[events.", b"type = ", b'"code"', b'"date"', b"codes = ", b"under = [", b"minimum = "),
             *(b'"""', b"inf", b"nan", b"1e999", b"\\u0000", b"true", b"{}", b"[[", b";", b'"', b"\r\n"),
         ),
-        mutations=500,
+        mutations=250,
     ),
     "fraction": Target(
         parse=lambda data: parse_fraction(text_of(data)),

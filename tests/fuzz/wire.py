@@ -291,7 +291,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         errors=(ValueError,),
         words=(b"[", b"]", b",", b'"', b'"integer"', b'"date"', b"true", b"\\u00e9", b"\\ud800", b"9" * 20),
         max_bytes=16_384,
-        mutations=500,
+        mutations=250,
     ),
     "dictionary_document": Target(
         parse=parse_dictionary_document,
@@ -304,7 +304,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         },
         errors=(ValueError,),
         words=(b'"under":["', b'"codes":[]', b'"type":"date"', b'"household"', b"\\u202e", b" "),
-        mutations=500,
+        mutations=250,
         max_bytes=1 << 16,
     ),
     "adoption": Target(

@@ -49,34 +49,35 @@ def placeholders(text: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
 
 
-@pytest.mark.parametrize("code", CODES)
-def test_every_reason_is_complete(code: str) -> None:
+def test_every_reason_is_complete() -> None:
     """A code in capitals, one of the five families, a sentence and a hint, with plain placeholders only."""
-    reason = REASONS[code]
-    assert re.fullmatch(r"[A-Z]+(_[A-Z]+)*", code)
-    assert reason.family.exit_code == FAMILIES[reason.family]
-    # The text behind a colon is whole sentences.
-    assert reason.text.endswith(".") or (code, reason.text.rpartition(": ")[2]) in SENTENCES
-    assert reason.hint
-    assert all(re.fullmatch(r"[a-z_0-9]+", name) for name in placeholders(reason.text) | placeholders(reason.hint))
+    for code in CODES:
+        reason = REASONS[code]
+        assert re.fullmatch(r"[A-Z]+(_[A-Z]+)*", code)
+        assert reason.family.exit_code == FAMILIES[reason.family], code
+        # The text behind a colon is whole sentences.
+        assert reason.text.endswith(".") or (code, reason.text.rpartition(": ")[2]) in SENTENCES, code
+        assert reason.hint, code
+        names = placeholders(reason.text) | placeholders(reason.hint)
+        assert all(re.fullmatch(r"[a-z_0-9]+", name) for name in names), code
 
 
-@pytest.mark.parametrize("code", CODES)
-def test_every_error_can_be_made_from_the_wire(code: str) -> None:
+def test_every_error_can_be_made_from_the_wire() -> None:
     """With all details, and with none: the sentence then shows blanks instead of failing a second time."""
-    reason = REASONS[code]
-    names = placeholders(reason.text) | placeholders(reason.hint)
-    error = error_for(code, {name: f"<{name}>" for name in names})
-    assert type(error) is reason.family
-    assert error.exit_code == exit_code_of(code)
-    assert (error.exit_code == reason.family.exit_code) == (
-        code not in {"FORMAT_OLD", "FORMAT_UNKNOWN", "INTEGRITY", "ROLLED_BACK"}
-    )
-    assert all(f"<{name}>" in error.text + error.hint for name in names)
-    bare = error_for(code, {})
-    assert ("?" in bare.text.rstrip("?") + bare.hint) >= bool(names)
-    assert error.as_json() == {"error": {"code": code, "text": error.text, "hint": error.hint}}
-    assert str(error) == f"{code}: {error.text}"
+    for code in CODES:
+        reason = REASONS[code]
+        names = placeholders(reason.text) | placeholders(reason.hint)
+        error = error_for(code, {name: f"<{name}>" for name in names})
+        assert type(error) is reason.family, code
+        assert error.exit_code == exit_code_of(code), code
+        assert (error.exit_code == reason.family.exit_code) == (
+            code not in {"FORMAT_OLD", "FORMAT_UNKNOWN", "INTEGRITY", "ROLLED_BACK"}
+        ), code
+        assert all(f"<{name}>" in error.text + error.hint for name in names), code
+        bare = error_for(code, {})
+        assert ("?" in bare.text.rstrip("?") + bare.hint) >= bool(names), code
+        assert error.as_json() == {"error": {"code": code, "text": error.text, "hint": error.hint}}
+        assert str(error) == f"{code}: {error.text}"
 
 
 @given(

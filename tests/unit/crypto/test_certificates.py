@@ -191,12 +191,17 @@ def test_our_form_written_down_a_second_time_is_taken() -> None:
 
 
 @pytest.mark.parametrize("role", ["researcher", "health", "census"])
-@pytest.mark.parametrize("what", STRANGE)
-def test_a_certificate_of_another_form_is_refused(what: str, role: Role) -> None:
+def test_a_certificate_of_another_form_is_refused(role: Role) -> None:
     """One place that differs is enough: TLS could read it in another way, or stop reading at it."""
     identity = Identity("org-1", role, "alice")
-    with pytest.raises(ValueError, match=r"."):
-        PeerCertificate.parse_pem(STRANGE[what](identity).certificate)
+    refusals = dict.fromkeys(STRANGE, "")
+    for what, strange in STRANGE.items():
+        certificate = strange(identity).certificate
+        try:
+            PeerCertificate.parse_pem(certificate)
+        except ValueError as error:
+            refusals[what] = str(error)
+    assert [what for what, said in refusals.items() if not said] == []
 
 
 def test_a_certificate_in_another_name_is_of_another_form() -> None:

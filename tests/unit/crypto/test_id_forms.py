@@ -114,12 +114,12 @@ def _read_alone(text: str) -> tuple[str, str]:
         return "", str(error)
 
 
-@pytest.mark.parametrize("vector", VECTORS["vectors"], ids=lambda vector: f"{vector['form']}-{vector['text'][:30]}")
-def test_every_form_reads_as_recorded(vector: dict[str, str]) -> None:
+def test_every_form_reads_as_recorded() -> None:
     """A recorded text gives the recorded id or problem, alone and in a column of others."""
-    ids, problems = parse_ids(["", vector["text"], ""], vector["form"])
-    assert ids.tolist() == [b"", vector.get("id", "").encode(), b""]
-    assert problems == ({1: vector["problem"]} if "problem" in vector else {})
+    for vector in VECTORS["vectors"]:
+        ids, problems = parse_ids(["", vector["text"], ""], vector["form"])
+        assert ids.tolist() == [b"", vector.get("id", "").encode(), b""]
+        assert problems == ({1: vector["problem"]} if "problem" in vector else {})
 
 
 def test_every_form_has_vectors_of_both_kinds() -> None:
@@ -173,15 +173,15 @@ ADDRESS = "{number} {name}, Ottawa ON K1A 0B1"
 ONE_OF = [(form, spelling) for form, spellings in {**STREET_TYPES, **DIRECTIONS}.items() for spelling in spellings]
 
 
-@pytest.mark.parametrize(("form", "spelling"), ONE_OF)
-def test_every_spelling_of_a_type_or_direction_is_one(form: str, spelling: str) -> None:
+def test_every_spelling_of_a_type_or_direction_is_one() -> None:
     """Two spellings of one word in the tables make no two addresses."""
-    written = [
-        ADDRESS.format(number=12, name=f"Main {word}") for word in (form, spelling.lower(), f"{spelling.title()}.")
-    ]
-    ids, problems = parse_ids(written, "postal_address")
-    assert not problems
-    assert len(set(ids.tolist())) == 1
+    for form, spelling in ONE_OF:
+        written = [
+            ADDRESS.format(number=12, name=f"Main {word}") for word in (form, spelling.lower(), f"{spelling.title()}.")
+        ]
+        ids, problems = parse_ids(written, "postal_address")
+        assert not problems
+        assert len(set(ids.tolist())) == 1
 
 
 def test_the_tables_are_consistent() -> None:

@@ -36,12 +36,14 @@ def test_admitted_text_has_its_canonical_form(vector: dict[str, str]) -> None:
     assert parse_condition(vector["canonical"], HEALTH_DICTIONARY) == condition
 
 
-@pytest.mark.parametrize("vector", VECTORS["refused"], ids=lambda vector: ascii(vector["text"]))
-def test_attack_is_refused_with_its_reason(vector: dict[str, str]) -> None:
+def test_attack_is_refused_with_its_reason() -> None:
     """Everything outside the language is refused with the code that the vectors name."""
-    error = refusal(vector["text"])
-    assert error.code == vector["code"]
-    assert "?" not in error.text.replace("question mark", "").replace("'?'", "")  # no detail of the sentence is missing
+    errors = {vector["text"]: refusal(vector["text"]) for vector in VECTORS["refused"]}
+    assert {text: error.code for text, error in errors.items()} == {
+        vector["text"]: vector["code"] for vector in VECTORS["refused"]
+    }
+    said = [error.text.replace("question mark", "").replace("'?'", "") for error in errors.values()]
+    assert [text for text in said if "?" in text] == []  # no detail of a sentence is missing
 
 
 @pytest.mark.parametrize("vector", VECTORS["repeated"], ids=lambda vector: vector["why"])

@@ -465,14 +465,15 @@ BREACHES = [
 ]
 
 
-@pytest.mark.parametrize("breach", BREACHES, ids=lambda breach: breach.code)
-def test_an_entry_that_breaks_a_rule_is_refused_and_changes_nothing(breach: Breach) -> None:
+def test_an_entry_that_breaks_a_rule_is_refused_and_changes_nothing() -> None:
     """Each rule of the census log, broken alone, is named by its own code."""
-    state = state_after(*breach.after)
-    assert (
-        refusal(state, entry_after(state, event_of(state, breach.event), time_ms=state.time_ms + breach.later_ms))
-        == breach.code
-    )
+    wrong = []
+    for breach in BREACHES:
+        state = state_after(*breach.after)
+        entry = entry_after(state, event_of(state, breach.event), time_ms=state.time_ms + breach.later_ms)
+        if (found := refusal(state, entry)) != breach.code:
+            wrong.append((breach, found))
+    assert wrong == []
 
 
 @pytest.mark.parametrize("act", ACTS)

@@ -192,11 +192,14 @@ BREACHES = [
 ]
 
 
-@pytest.mark.parametrize("breach", BREACHES, ids=lambda breach: f"{breach.code}-{type(breach.event).__name__}")
-def test_an_entry_that_breaks_a_rule_is_refused_and_changes_nothing(breach: Breach) -> None:
+def test_an_entry_that_breaks_a_rule_is_refused_and_changes_nothing() -> None:
     """Each rule of the health log, broken alone, is named by its own code."""
-    state = state_after(*breach.after)
-    assert refusal(state, entry_after(state, breach.event)) == breach.code
+    wrong = []
+    for breach in BREACHES:
+        state = state_after(*breach.after)
+        if (found := refusal(state, entry_after(state, breach.event))) != breach.code:
+            wrong.append((breach, found))
+    assert wrong == []
 
 
 def test_every_rule_has_a_breach() -> None:
