@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from fakes.dashboards import pages_of
+from fakes.dashboards import Process, pages_of
 
 _READY = re.compile(r"policy lab ready on (http://127\.0\.0\.1:(\d+))\n")
 
@@ -19,7 +18,7 @@ class LabSite:
 
     address: str
     port: int
-    process: subprocess.Popen[str]
+    process: Process
 
 
 @contextmanager

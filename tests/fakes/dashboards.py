@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
+from fakes import nursery
+
+Process: TypeAlias = "subprocess.Popen[bytes] | nursery.Process"
+_STDERR = 2
 _ADDRESS = re.compile(r"dashboard on (http://127\.0\.0\.1:\d+)/\?key=(\S+)")
 
 
@@ -19,7 +26,7 @@ class Dashboard:
 
     address: str
     key: str
-    process: subprocess.Popen[str]
+    process: Process
 
     @property
     def with_key(self) -> str:
@@ -27,26 +34,32 @@ class Dashboard:
 
 
 @contextmanager
-def dashboard(home: Path, role: str, *, port: int = 0) -> Iterator[Dashboard]:
-    """The dashboard of a home, as its command serves it; 0: on any free port."""
-    with pages_of(_ADDRESS, role, "dashboard", "--home", str(home), "--port", str(port)) as (found, process):
+def dashboard(home: Path, role: str, *, port: int = 0, is_forked: bool = True) -> Iterator[Dashboard]:
+    """The dashboard of a home, as its command serves it; 0: on any free port; not forked: with no memory but its own."""
+    words = (role, "dashboard", "--home", str(home), "--port", str(port))
+    with pages_of(_ADDRESS, *words, is_forked=is_forked) as (found, process):
         yield Dashboard(found[1], found[2], process)
 
 
 @contextmanager
-def pages_of(ready: re.Pattern[str], *words: str) -> Iterator[tuple[re.Match[str], subprocess.Popen[str]]]:
+def pages_of(ready: re.Pattern[str], *words: str, is_forked: bool = True) -> Iterator[tuple[re.Match[str], Process]]:
     """A command that serves pages, and the line in which it says that it is ready."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "broker_common", *words, "--while-stdin-open"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        found = ready.match(process.stdout.readline())
-        assert found is not None
-        yield found, process
-    finally:
-        process.terminate()
-        process.communicate()
+    reading, writing = os.pipe()
+    with os.fdopen(reading, encoding="utf-8") as said:
+        try:
+            process: Process
+            if is_forked:
+                process = nursery.start([nursery.PROGRAM, *words], writing, _STDERR)
+            else:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "broker_common", *words], stdin=subprocess.DEVNULL, stdout=writing
+                )
+        finally:
+            os.close(writing)
+        try:
+            found = ready.match(said.readline())
+            assert found is not None
+            yield found, process
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait()
