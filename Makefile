@@ -27,8 +27,8 @@ demo: setup ## three nodes on this machine, the paper's two studies, then the dr
 # Two workers more than processors: many tests wait for ticks, flushes and alerts.
 PYTEST = $(BIN)/pytest -n $$(($$(nproc) + 2)) --dist worksteal
 
-# Each with a browser, a deployment and a lab of its own; nothing is waited for but the browser's work.
-PYTEST_PAGES = $(BIN)/pytest -n $$(nproc) --dist worksteal tests/browser
+# Whole files, so that a deployment or a lab is made for one worker; nothing is waited for but the browser's work.
+PYTEST_PAGES = $(BIN)/pytest -n $$(nproc) --dist loadfile tests/browser
 
 test: setup ## everything the README promises: fast, process and statistical tests; those of pages if there is a browser
 	$(PYTEST) -m "not browser"

@@ -59,7 +59,7 @@ def _session(shown: Dashboard) -> str:
 @contextmanager
 def _folded(home: Path) -> Iterator[tuple[Dashboard, float, list[float]]]:
     """A dashboard that has read its log, how long that took, and how long each page took that it served meanwhile."""
-    with dashboard(home, "census") as shown:
+    with dashboard(home, "census", is_forked=False) as shown:
         started, waits = time.perf_counter(), []
         while True:
             wait, text, _ = _get(shown, "/")

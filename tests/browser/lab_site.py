@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from fakes import nursery
-from fakes.dashboards import pages_of
+from fakes.dashboards import Process, pages_of
 
 _READY = re.compile(r"policy lab ready on (http://127\.0\.0\.1:(\d+))\n")
 
@@ -19,7 +18,7 @@ class LabSite:
 
     address: str
     port: int
-    process: nursery.Process
+    process: Process
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator
 from itertools import pairwise
@@ -193,6 +194,21 @@ def test_a_page_is_right_again_after_its_server_was_away(browser: Browser, deplo
         expect(page.locator("#answers dd").first).to_have_text(str(before + 1), timeout=PATIENCE_MS)
     expect(page.locator("#live-state")).to_have_class("lost", timeout=PATIENCE_MS)
     context.close()
+
+
+def test_a_browser_whose_clock_is_wrong_shows_the_server_s_times(browser: Browser, census: Dashboard) -> None:
+    """A year ahead, a year behind, or in another zone: the same page."""
+    shown = []
+    for shift, zone in ((0, "UTC"), (366, "Asia/Tokyo"), (-366, "America/Toronto")):
+        context = open_context(browser, timezone_id=zone)
+        page = context.new_page()
+        page.clock.install(time=1_700_000_000 + shift * 86_400)
+        visit(page, census, "/")
+        expect(page.locator("#live-state")).to_have_text("Live", timeout=PATIENCE_MS)
+        # Ages move on between the three; times and everything else do not.
+        shown.append(re.sub(r"\d+ (second|minute)s? ago", "", page.inner_text("main")))
+        context.close()
+    assert shown[0] == shown[1] == shown[2]
 
 
 def test_a_reader_sees_the_public_face_alone(browser: Browser, census: Dashboard) -> None:

@@ -66,9 +66,12 @@ def refusing(problems: list[str]) -> Callable[[Dialog], None]:
 
 
 @contextmanager
-def visitor(browser: Browser, site: LabSite, language: str = "en-CA") -> Iterator[Page]:
+def visitor(
+    browser: Browser, site: LabSite, language: str = "en-CA", colours: Any = "light", width: int = 1280
+) -> Iterator[Page]:
     """Somebody before a page; fails on any error in the console, any dialog, and any request to somebody else."""
-    context = open_context(browser, locale=language, viewport={"width": 1280, "height": 900})
+    window = {"width": width, "height": 900}
+    context = open_context(browser, locale=language, color_scheme=colours, viewport=window)
     opened = context.new_page()
     problems: list[str] = []
 
@@ -95,7 +98,8 @@ def page(browser: Browser, site: LabSite) -> Iterator[Page]:
 def test_a_page_suits_every_reader_window_and_colour(browser: Browser, site: LabSite, path: str, language: str) -> None:
     """No rule of accessibility is broken, with either explanation; from a telephone to a screen nothing is cut off or torn."""
     readers = READERS if path in FIGURE_PATHS else ()
-    with visitor(browser, site, language) as page:
+    colours, widths = LOOKS[language][0]
+    with visitor(browser, site, language, colours, widths[0]) as page:
         page.goto(site.address + path)
         assert page.locator("html").get_attribute("lang") == language[:2]
         found = []

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, TypeAlias
 
 from fakes import nursery
-from fakes.nursery import PROGRAM
 
+Process: TypeAlias = "subprocess.Popen[str] | nursery.Process"
 _STDERR = 2
 _ADDRESS = re.compile(r"dashboard on (http://127\.0\.0\.1:\d+)/\?key=(\S+)")
 
@@ -21,7 +24,7 @@ class Dashboard:
 
     address: str
     key: str
-    process: nursery.Process
+    process: Process
 
     @property
     def with_key(self) -> str:
@@ -29,16 +32,37 @@ class Dashboard:
 
 
 @contextmanager
-def dashboard(home: Path, role: str, *, port: int = 0) -> Iterator[Dashboard]:
-    """The dashboard of a home, as its command serves it; 0: on any free port."""
-    with pages_of(_ADDRESS, role, "dashboard", "--home", str(home), "--port", str(port)) as (found, process):
+def dashboard(home: Path, role: str, *, port: int = 0, is_forked: bool = True) -> Iterator[Dashboard]:
+    """The dashboard of a home, as its command serves it; 0: on any free port; not forked: with no memory but its own."""
+    words = (role, "dashboard", "--home", str(home), "--port", str(port))
+    with pages_of(_ADDRESS, *words, is_forked=is_forked) as (found, process):
         yield Dashboard(found[1], found[2], process)
 
 
 @contextmanager
-def pages_of(ready: re.Pattern[str], *words: str) -> Iterator[tuple[re.Match[str], nursery.Process]]:
+def pages_of(ready: re.Pattern[str], *words: str, is_forked: bool = True) -> Iterator[tuple[re.Match[str], Process]]:
     """A command that serves pages, and the line in which it says that it is ready."""
-    with nursery.piped([PROGRAM, *words, "--while-stdin-open"], stderr=_STDERR) as piped:
-        found = ready.match(piped.stdout.readline())
+    serve = [*words, "--while-stdin-open"]
+    with _forked(serve) if is_forked else _started(serve) as (said, process):
+        found = ready.match(said.readline())
         assert found is not None
-        yield found, piped.process
+        yield found, process
+
+
+@contextmanager
+def _forked(words: list[str]) -> Iterator[tuple[IO[str], Process]]:
+    with nursery.piped([nursery.PROGRAM, *words], stderr=_STDERR) as piped:
+        yield piped.stdout, piped.process
+
+
+@contextmanager
+def _started(words: list[str]) -> Iterator[tuple[IO[str], Process]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "broker_common", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        yield process.stdout, process
+    finally:
+        process.terminate()
+        process.communicate()
