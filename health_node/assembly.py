@@ -37,6 +37,7 @@ from broker_common.tracing import log_spans
 from broker_common.values import Clock
 from health_node.census_link import CensusLink, fetch_policy
 from health_node.config import HealthConfig
+from health_node.flow import Flow
 from health_node.node import HealthNode, SamplingKeys, verify_fits
 from health_node.operator.cohort_figures import CohortBands
 from health_node.people.loading import LoadReport, forget_old_loads, load_people, loads_needed
@@ -203,7 +204,7 @@ class HealthHome(AgencyHome[HealthState]):
             randomness=os.urandom,
             deadline_ms=self.config.limits.roster_deadline_ms,
         )
-        service = HealthService(
+        flow = Flow(
             node,
             census=link,
             manifest_key=manifest_key,
@@ -213,6 +214,7 @@ class HealthHome(AgencyHome[HealthState]):
             stop=stop,
             monitor=monitor,
         )
+        service = HealthService(node, flow)
         witness = CensusWitness(
             link,
             journal,
@@ -229,7 +231,7 @@ class HealthHome(AgencyHome[HealthState]):
 
         async def go_on() -> None:
             # In this order: a roster waits for questions that stand for an older load, also for those that go on after a start.
-            await service.flow.recover()
+            await flow.recover()
             await rosters.run()
 
         async def while_serving() -> None:
@@ -251,7 +253,7 @@ class HealthHome(AgencyHome[HealthState]):
         try:
             await server.run(add_services, stop=stop, on_ready=on_ready, while_serving=while_serving)
         finally:
-            await service.flow.drain()
+            await flow.drain()
             await link.close()
 
     def _link(self, journal: Journal[HealthState], known: KnownPeers) -> CensusLink:

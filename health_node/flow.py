@@ -123,10 +123,11 @@ class Flow:
         manifest_key: Callable[[], SigningKey],
         limits: LimitConfig,
         stop: StopSignal,
-        offer_roster: Callable[[], None],
-        report_spans: Report | None,
-        monitor: Monitor | None,
+        offer_roster: Callable[[], None] = lambda: None,
+        report_spans: Report | None = None,
+        monitor: Monitor | None = None,
     ) -> None:
+        """`offer_roster` is called when the census node does not know the roster that a sample names."""
         self._monitor = Monitor("health", node.clock) if monitor is None else monitor
         self._node = node
         self._writer = Writer(node.journal)

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 from grpc.aio import ServicerContext
 from tripartite.v1 import health_service_pb2, health_service_pb2_grpc
 
 from broker_common.crypto.commitments import hash_bytes
-from broker_common.crypto.signing import SigningKey
 from broker_common.errors import InvalidRequestError
-from broker_common.monitoring import Monitor
 from broker_common.privacy.policy import Policy
 from broker_common.rpc.callers import caller
-from broker_common.rpc.server import StopSignal
 from broker_common.rpc.signed_documents import adoption_to_wire, parts_of
-from broker_common.tracing import Report
-from health_node.census_link import CensusLink
-from health_node.config import LimitConfig
 from health_node.flow import Flow
 from health_node.node import HealthNode, Verified
 
@@ -28,30 +22,9 @@ Context = ServicerContext[object, object]
 class HealthService(health_service_pb2_grpc.HealthServiceServicer):
     """tripartite.v1.HealthService."""
 
-    def __init__(
-        self,
-        node: HealthNode,
-        *,
-        census: CensusLink,
-        manifest_key: Callable[[], SigningKey],
-        limits: LimitConfig,
-        stop: StopSignal,
-        offer_roster: Callable[[], None] = lambda: None,
-        report_spans: Report | None = None,
-        monitor: Monitor | None = None,
-    ) -> None:
-        """`offer_roster` is called when the census node does not know the roster that a sample names."""
+    def __init__(self, node: HealthNode, flow: Flow) -> None:
         self._node = node
-        self.flow = Flow(
-            node,
-            census=census,
-            manifest_key=manifest_key,
-            limits=limits,
-            stop=stop,
-            offer_roster=offer_roster,
-            report_spans=report_spans,
-            monitor=monitor,
-        )
+        self.flow = flow
 
     async def GetDictionary(
         self, request: health_service_pb2.HealthServiceGetDictionaryRequest, context: Context

@@ -26,6 +26,7 @@ from datetime import date
 from broker_common.query.condition import (
     AllOf,
     AnyOf,
+    ColumnCondition,
     Comparison,
     Condition,
     Happened,
@@ -102,7 +103,7 @@ def _happened_text(happened: Happened, sign: str) -> str:
     return f"any({events})" if happened.at_least == 1 else f"count({events}) {sign} {happened.at_least}"
 
 
-def _of_column_text(condition: Comparison | Membership | Presence | Under) -> str:
+def _of_column_text(condition: ColumnCondition) -> str:
     match condition:
         case Membership(column, literals):
             return _membership_text(column, literals, one="=", several="in")
@@ -134,7 +135,7 @@ def _encoded(condition: Condition) -> bytes:
             return _encoded_of_column(condition)
 
 
-def _encoded_of_column(condition: Comparison | Membership | Presence | Under) -> bytes:
+def _encoded_of_column(condition: ColumnCondition) -> bytes:
     match condition:
         case Membership(column, literals):
             return b"=" + _string(column) + _length(literals) + b"".join(map(_literal, literals))

@@ -28,6 +28,7 @@ from typing import Any, TypeAlias
 from broker_common.query.condition import (
     AllOf,
     AnyOf,
+    ColumnCondition,
     Comparison,
     Condition,
     Happened,
@@ -97,7 +98,7 @@ class _Search:
         for claim in way:
             if isinstance(claim.leaf, Happened):
                 happened.append((claim.leaf, claim.holds))
-            elif isinstance(claim.leaf, Comparison | Membership | Presence | Under):
+            elif isinstance(claim.leaf, ColumnCondition):
                 claims[claim.leaf.column].append(claim)
         self._left -= len(way)
         return self._left < 0 or (

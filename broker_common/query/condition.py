@@ -148,7 +148,8 @@ class AnyOf:
         return condition_pb2.Condition(any_of=condition_pb2.AnyOf(parts=[part.to_wire() for part in self.parts]))
 
 
-Condition: TypeAlias = Comparison | Membership | Presence | Under | Happened | Negation | AllOf | AnyOf
+ColumnCondition: TypeAlias = Comparison | Membership | Presence | Under
+Condition: TypeAlias = ColumnCondition | Happened | Negation | AllOf | AnyOf
 
 
 def _literal_to_wire(literal: Literal) -> condition_pb2.Literal:

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from broker_common.query.condition import (
     AllOf,
     AnyOf,
+    ColumnCondition,
     Comparison,
     Condition,
     Happened,
@@ -243,7 +244,7 @@ class _Sharing:
         np.not_equal(common, 0, out=marks)
 
 
-def _of_column(condition: Comparison | Membership | Presence | Under, column: Column) -> Predicate:
+def _of_column(condition: ColumnCondition, column: Column) -> Predicate:
     encoding = Encoding.of(column)
     match condition:
         case Presence():

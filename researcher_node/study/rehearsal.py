@@ -21,6 +21,7 @@ from broker_common.privacy.policy import Policy
 from broker_common.query.condition import (
     AllOf,
     AnyOf,
+    ColumnCondition,
     Comparison,
     Condition,
     Happened,
@@ -171,7 +172,7 @@ class _Sources:
         return lambda person: times[person["health_card"]] >= happened.at_least
 
 
-def _of_column(condition: Comparison | Membership | Presence | Under, column: Column) -> Predicate:
+def _of_column(condition: ColumnCondition, column: Column) -> Predicate:
     match condition:
         case Comparison(_, order, literal):
             return _comparison(column, order, literal)

@@ -39,6 +39,7 @@ from census_node.query.admission import Arrived
 from census_node.service import CensusService
 from health_node.census_link import CensusLink, CensusNow
 from health_node.config import LimitConfig as HealthLimits
+from health_node.flow import Flow
 from health_node.node import HealthNode
 from health_node.roster.sending import RosterSender
 from health_node.service import HealthService
@@ -328,10 +329,13 @@ def health_service(
     """The health agency's service over a link, which knows the census node by the card in the health node's log."""
     return HealthService(
         node,
-        census=link_to(world, node, link.stub),
-        manifest_key=lambda: world.parties[HEALTH].signing(Purpose.MANIFEST),
-        limits=limits,
-        stop=stop,
+        Flow(
+            node,
+            census=link_to(world, node, link.stub),
+            manifest_key=lambda: world.parties[HEALTH].signing(Purpose.MANIFEST),
+            limits=limits,
+            stop=stop,
+        ),
     )
 
 

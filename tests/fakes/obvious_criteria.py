@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 from broker_common.query.condition import (
     AllOf,
     AnyOf,
+    ColumnCondition,
     Comparison,
     Condition,
     Happened,
@@ -85,9 +86,7 @@ def _holds(
             return _holds_of_column(condition, values.get(condition.column, ()), scope.column(condition.column))
 
 
-def _holds_of_column(
-    condition: Comparison | Membership | Presence | Under, values: Collection[Value], column: Column
-) -> bool:
+def _holds_of_column(condition: ColumnCondition, values: Collection[Value], column: Column) -> bool:
     match condition:
         case Presence():
             return len(values) > 0

@@ -45,6 +45,7 @@ from census_node.log_service import LogService
 from census_node.service import CensusService
 from health_node.census_link import CensusLink
 from health_node.config import LimitConfig as HealthLimits
+from health_node.flow import Flow
 from health_node.service import HealthService
 from researcher_node.answers.store import Answers
 from researcher_node.asking.contact import Party
@@ -213,10 +214,13 @@ class Loopback:
         self._stack.push_async_callback(link.close)
         return kind(
             self.health,
-            census=link,
-            manifest_key=lambda: self.world.parties[HEALTH].signing(Purpose.MANIFEST),
-            limits=self.health_limits,
-            stop=self.stops["health"],
+            Flow(
+                self.health,
+                census=link,
+                manifest_key=lambda: self.world.parties[HEALTH].signing(Purpose.MANIFEST),
+                limits=self.health_limits,
+                stop=self.stops["health"],
+            ),
         )
 
     def session(

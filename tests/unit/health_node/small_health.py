@@ -65,6 +65,7 @@ from broker_common.tlog.merkle import MerkleTree
 from broker_common.tlog.note import NoteSigner
 from broker_common.values import QUERY_ID_BYTES
 from health_node.config import LimitConfig
+from health_node.flow import Flow
 from health_node.node import HealthNode, SamplingKeys
 from health_node.operator.cohort_figures import CohortBands
 from health_node.people.store import People, build_people_store
@@ -390,12 +391,15 @@ class SmallHealth:
         self.monitor = Monitor("health", now_ms)
         self.service = HealthService(
             self.node,
-            census=link,
-            manifest_key=lambda: HEALTH.signing(Purpose.MANIFEST),
-            limits=self.limits,
-            stop=self.stop,
-            offer_roster=self.rosters.offer_again,
-            monitor=self.monitor,
+            Flow(
+                self.node,
+                census=link,
+                manifest_key=lambda: HEALTH.signing(Purpose.MANIFEST),
+                limits=self.limits,
+                stop=self.stop,
+                offer_roster=self.rosters.offer_again,
+                monitor=self.monitor,
+            ),
         )
         self._tasks: list[asyncio.Task[None]] = []
 
