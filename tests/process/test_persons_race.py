@@ -32,7 +32,7 @@ def test_nobody_is_counted_twice_however_many_ask_at_once(tmp_path: Path) -> Non
     deployment.order_policy(accounting="per_person", max_answers=ALLOWED)
     with deployment.node("census"), deployment.node("health"):
         context = multiprocessing.get_context("forkserver")
-        # What all of them import, one process imports for them.
+        # One process imports for all of them.
         context.set_forkserver_preload([__name__])
         with context.Pool(PROCESSES) as pool:
             ended = Counter(code for codes in pool.map(race, [deployment.directory] * PROCESSES) for code in codes)
