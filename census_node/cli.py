@@ -58,7 +58,6 @@ from census_node.operator.operating import reopen as reopen_service
 from census_node.operator.policy_commands import policy as policy_commands
 from census_node.operator.proposals import draft
 from census_node.registry.rosters import KeptRoster
-from census_node.registry.staging import rosters_of
 
 _FIRST_RELEASE = "first"
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -243,14 +242,12 @@ def status(home: Path, as_json: bool, report: bool, plot: Path | None) -> None:
     if plot is not None and not report:
         raise click.UsageError(texts.PLOT_ALONE)
     opened = CensusHome(home)
-    with opened.journal() as journal:
-        # In this order: the log then knows every answer that the ledger holds, even while a node charges.
-        charges = opened.ledger(journal).charges()
-        with journal.reading() as state:
-            facts = facts_of(state)
-        rosters = rosters_of(journal)
+    # In this order: the log then knows every answer that the ledger holds, even while a node charges.
+    charges = opened.charges()
+    facts = opened.read(facts_of)
     kept = opened.kept_samples()
     is_running = opened.home.is_served
+    rosters = opened.rosters()
     result = status_of(facts, charges) | {"rosters": [_roster_json(*each) for each in rosters]}
     if as_json and facts.dictionary_changed:
         say(said(texts.WARN_DICTIONARY))
