@@ -28,8 +28,8 @@ the same instant (everything runs in one thread, a commit is one step), nor of T
 What randomness remains: keys, ids, salts and noise are the operating system's. What happens, and in which order, follows
 from the seed, so that a failure comes again from the call that it prints.
 
-Sixty are enough to show within a minute that a promise was broken on purpose: what is left out at a start, or of a charge,
-fails in one of the first few. What takes longer to find is looked for with other seeds and the same rules:
+Sixty are enough for what is plainly broken: a health node that forgets at a start what it had begun fails in the fifth. What
+takes longer to find is looked for with other seeds and the same rules:
 `PYTHONPATH=tests python -m faults.explore_sequences --seeds 60..260`.
 """
 
