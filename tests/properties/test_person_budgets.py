@@ -214,4 +214,4 @@ class Overspending(RuleBasedStateMachine):
 
 
 TestOverspending = Overspending.TestCase
-TestOverspending.settings = settings(max_examples=25, stateful_step_count=15)
+TestOverspending.settings = settings(max_examples=60, stateful_step_count=15)
