@@ -17,7 +17,7 @@ from benchmarks.end_to_end import MOST_RATIO, MOST_SPREAD
 from benchmarks.extras import extra
 from benchmarks.floor import CELLS, MOST, PRICE, Floor, timed
 from benchmarks.results import FOLDER, heading, progress, say, store, verdict
-from fakes.desk_world import question_of
+from fakes.desk_arrays import question_of
 
 from broker_common.crypto.sample_bits import Bound, SampleBits
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS, SamplingKey

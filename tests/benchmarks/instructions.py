@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from benchmarks.children import environment, module
 from benchmarks.results import say
-from fakes.desk_world import question_of
+from fakes.desk_arrays import question_of
 from fakes.planted_passes import Compressing, EarlyExit, IndexList, Skipping, SparseWrite, Where
 
 from census_node.ledger.passes import JOINED, CardPlaces, Homes, HouseholdCharges, Passes, PersonCharges

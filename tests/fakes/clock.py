@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from broker_common.storage.clock import system_clock
-
 
 class FakeClock:
     """Milliseconds since 1970; stands still until told otherwise."""
@@ -17,13 +15,3 @@ class FakeClock:
     def advance(self, milliseconds: int) -> None:
         """Let time pass; a negative number sets the clock back."""
         self.now_ms += milliseconds
-
-
-class ShiftedClock:
-    """A wall clock that somebody sets while it runs: true time and a shift."""
-
-    def __init__(self) -> None:
-        self.shift_ms = 0
-
-    def __call__(self) -> int:
-        return system_clock() + self.shift_ms

@@ -6,8 +6,6 @@ keys lie and which file is what. A change of the layout needs a change here.
 
 from __future__ import annotations
 
-import base64
-import re
 import shutil
 import socket
 import tomllib
@@ -16,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from fakes.deployment import run_here
 from google.protobuf.message import Message
 from tripartite.v1 import answer_pb2, condition_pb2, sample_pb2, ticket_pb2
@@ -69,10 +65,6 @@ _STORED_MESSAGES: dict[str, type[Message]] = {
     "questions.signed_receipt": answer_pb2.SignedReceipt,
     "pending.signed_ticket": ticket_pb2.Ticket,
 }
-PRIVATE_BLOCK = re.compile(rb"-----BEGIN PRIVATE KEY-----\n.+?-----END PRIVATE KEY-----\n", re.DOTALL)
-# A PKCS #8 key on P-256 (RFC 5208, RFC 5915): the private number is bytes 36 to 68, so in the first two lines of 48 bytes.
-# The public key follows, which is in the certificate, too.
-_PRIVATE_LINES = slice(1, 3)
 
 
 def role_of(party: str) -> str:
@@ -180,19 +172,3 @@ def free_addresses(count: int) -> list[str]:
     finally:
         for each in held:
             each.close()
-
-
-# --- private keys ------------------------------------------------------------------------------------------------------
-
-
-def key_forms(content: bytes) -> list[bytes]:
-    """The raw bytes of every key in a key file; of a PEM key also the text that it is wrapped in."""
-    blocks = PRIVATE_BLOCK.findall(content)
-    if not blocks:
-        return [base64.b64decode(line.split()[-1], validate=True) for line in content.splitlines()]
-    forms = []
-    for block in blocks:
-        key = serialization.load_pem_private_key(block, password=None)
-        assert isinstance(key, EllipticCurvePrivateKey)
-        forms += [key.private_numbers().private_value.to_bytes(32, "big"), *block.splitlines()[_PRIVATE_LINES]]
-    return forms

@@ -6,7 +6,6 @@ A lying peer is a link of its own: it answers whatever a test tells it to.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterable, Sequence
 from dataclasses import replace
@@ -91,18 +90,6 @@ def arrived(messages: Sequence[census_service_pb2.CountRequest]) -> Arrived:
     """Head and parts as a sample that has come whole."""
     head = messages[0].head
     return Arrived(head.ticket, head.manifest, SealedSample(head.sealed_head, [part.bits for part in messages[1:]]))
-
-
-@contextlib.asynccontextmanager
-async def at_work(service: CensusService) -> AsyncIterator[CensusService]:
-    """A census service whose desk works, as while its node serves; whatever ended the desk is raised."""
-    working = asyncio.create_task(service.run())
-    try:
-        yield service
-    finally:
-        working.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await working
 
 
 class RosterContext:

@@ -54,7 +54,7 @@ import numpy as np
 import pytest
 from fakes.connections import WatchedConnection, break_statements, fault, watch_journals
 from fakes.deployment import run_here
-from fakes.desk_world import cards_by_person
+from fakes.desk_arrays import cards_by_person
 from fakes.links import InMemoryCensus, roster_sender, send_roster
 from fakes.world import HEALTH, Order, World
 from faults.failing_calls import FailingCalls

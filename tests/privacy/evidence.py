@@ -22,9 +22,10 @@ import duckdb
 import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from fakes.dictionaries import HEALTH_DICTIONARY
-from fakes.homes import PARTIES, key_forms, part_of, stored_message
+from fakes.homes import PARTIES, part_of, stored_message
 from google.protobuf.message import Message
 from privacy.canaries import Exhibit, Place
+from privacy.private_keys import key_forms
 from privacy.wiretap import Call, Link, Traffic
 from tripartite.v1 import answer_pb2, census_service_pb2, roster_pb2, sample_pb2, ticket_pb2
 

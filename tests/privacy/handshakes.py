@@ -15,7 +15,7 @@ from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from fakes.homes import PRIVATE_BLOCK
+from privacy.private_keys import PRIVATE_BLOCK
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 from fakes import logs
-from fakes.desk_world import bits_of, cards_by_person, members
+from fakes.desk_arrays import bits_of, cards_by_person, members
 from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.randomness import SeededRandomness
 

@@ -31,11 +31,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fakes.dictionaries import CENSUS_DICTIONARY, HEALTH_DICTIONARY
-from fakes.homes import PARTIES, key_forms, role_of
+from fakes.homes import PARTIES, role_of
 from privacy.canaries import Canary, Exhibit, Finding, Place, Searcher, forms, number_texts, pseudonym_forms
 from privacy.evidence import on_the_wire, open_rosters, open_samples
 from privacy.made_once import made_once
 from privacy.marked_people import MARKED_CARD_ROW, MarkedPeople
+from privacy.private_keys import key_forms
 from privacy.recorded import COLLEAGUES_CRITERIA, KEYS, TYPED_CRITERIA, TYPED_QUESTION, TYPOS, WRONG_ROW, Recorded
 from privacy.shown_pages import PUBLIC
 from privacy.wiretap import Link

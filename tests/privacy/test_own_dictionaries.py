@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import chain
 
 import pytest
-from fakes.homes import key_forms
 from privacy.canaries import Canary, Exhibit, Finding, Place, Searcher, forms, pseudonym_forms
 from privacy.neighbours import World
 from privacy.own_worlds import (
@@ -35,6 +34,7 @@ from privacy.own_worlds import (
     OwnLife,
     OwnWorlds,
 )
+from privacy.private_keys import key_forms
 from privacy.wiretap import Link, message_form
 
 from broker_common.query.canonical import canonical_bytes

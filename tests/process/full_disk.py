@@ -17,9 +17,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fakes.deployment import FRENCH, Deployment, Node, Outcome, run, run_here, wait_until
-from fakes.disk import SmallDisk
 from fakes.nursery import PROGRAM
 from fakes.patience import PATIENCE_SECONDS
+from process.small_disk import SmallDisk
 
 from broker_common.errors import BrokerError
 from researcher_node.answers.store import AskedQuestion

@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fakes.deployment import Deployment, Node, wait_until
-from fakes.disk import SmallDisk
+from process.small_disk import SmallDisk
 from process.watching import Watch, watching
 
 PROBLEM = "The disk of the home is nearly full"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import pytest
-from fakes.desk_world import cards_by_person, members
+from fakes.desk_arrays import cards_by_person, members
 from fakes.randomness import SeededRandomness
 from fakes.registries import made_registry
 from hypothesis import given, settings

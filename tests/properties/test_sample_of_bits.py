@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from fakes.desk_world import MOST, members, question_of
+from fakes.desk_arrays import MOST, members, question_of
 from fakes.randomness import SeededRandomness
 from fakes.reference_desk import ReferenceDesk, counts_of, people_here
 from hypothesis import given, settings

@@ -6,6 +6,7 @@ Either node can die and come back: what it has left on disk at that instant is w
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 
 from fakes.links import NO_CONTEXT, InMemoryCensus, health_service
@@ -182,3 +183,15 @@ class Pair:
         await self.settle()
         self.verify(following, answered=True)
         self.verify_nothing_held()
+
+
+@contextlib.asynccontextmanager
+async def at_work(service: CensusService) -> AsyncIterator[CensusService]:
+    """A census service whose desk works, as while its node serves; whatever ended the desk is raised."""
+    working = asyncio.create_task(service.run())
+    try:
+        yield service
+    finally:
+        working.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await working

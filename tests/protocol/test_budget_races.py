@@ -9,10 +9,11 @@ from typing import NoReturn
 
 import pytest
 from fakes.connections import WatchedConnection, watch_journals
-from fakes.links import arrived, at_work, count, stream
+from fakes.links import arrived, count, stream
 from fakes.patience import PATIENCE_SECONDS
 from fakes.world import HEALTH, Order, Pseudonyms, World, charge_and_answer, make_policy, release
 from msgspec import structs
+from protocol.pair import at_work
 from tripartite.v1 import census_service_pb2
 
 from broker_common.crypto.commitments import hash_bytes

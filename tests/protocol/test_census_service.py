@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from fakes.dictionaries import CENSUS_DICTIONARY
-from fakes.links import NO_CONTEXT, at_work, count, stream
+from fakes.links import NO_CONTEXT, count, stream
 from fakes.patience import NEVER_SECONDS, PATIENCE_SECONDS
 from fakes.quotes import quote_of
 from fakes.timed_loop import LoopClock, TimedLoop, in_desk_time, working
@@ -28,6 +28,7 @@ from fakes.world import (
     make_policy,
 )
 from google.protobuf.message import Message
+from protocol.pair import at_work
 from tripartite.v1 import answer_pb2, census_service_pb2, health_service_pb2, quote_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.certificates import Identity

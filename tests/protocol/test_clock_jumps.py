@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.clock import ShiftedClock
 from fakes.links import NO_CONTEXT, InMemoryCensus, health_service
 from fakes.patience import PATIENCE_SECONDS
 from fakes.world import HEALTH, RESEARCHER, Order, World, make_policy
@@ -23,7 +22,7 @@ from broker_common.crypto.certificates import Identity
 from broker_common.errors import InvalidRequestError
 from broker_common.rpc.callers import set_caller
 from broker_common.rpc.server import StopSignal
-from broker_common.storage.clock import SteadyClock
+from broker_common.storage.clock import SteadyClock, system_clock
 from census_node.config import LimitConfig as CensusLimits
 from health_node.config import LimitConfig
 
@@ -37,6 +36,16 @@ CASES = [
     ("both", YEAR_MS),
 ]
 STAGES = ["STAGE_ACCEPTED", "STAGE_FORWARDED", "STAGE_CHARGED", "STAGE_RELEASED"]
+
+
+class ShiftedClock:
+    """A wall clock that somebody sets while it runs: true time and a shift."""
+
+    def __init__(self) -> None:
+        self.shift_ms = 0
+
+    def __call__(self) -> int:
+        return system_clock() + self.shift_ms
 
 
 class Agencies:

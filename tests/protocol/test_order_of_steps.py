@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from fakes.connections import WatchedConnection, break_statements, disk_error, watch
-from fakes.links import at_work, count, stream
+from fakes.links import count, stream
 from fakes.virtual_time import in_virtual_time
 from fakes.world import (
     HEALTH,
@@ -21,6 +21,7 @@ from fakes.world import (
     charge_and_answer,
     read_log,
 )
+from protocol.pair import at_work
 from tripartite.v1 import census_service_pb2
 
 from broker_common.crypto.commitments import hash_bytes

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 from fakes.dictionaries import CENSUS_DICTIONARY
-from fakes.links import at_work, count, stream
+from fakes.links import count, stream
 from fakes.patience import PATIENCE_SECONDS
 from fakes.registries import write_registry
 from fakes.world import HEALTH, OTHER_HEALTH, RESEARCHER, OrderedSample, World, charge_and_answer, make_policy
+from protocol.pair import at_work
 from tripartite.v1 import census_service_pb2
 
 from broker_common.crypto.commitments import SALT_BYTES

@@ -14,14 +14,15 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 import pytest
-from fakes.desk_world import cards_by_person
-from fakes.links import InMemoryCensus, RosterContext, at_work, count, roster_sender, send_roster, stream
+from fakes.desk_arrays import cards_by_person
+from fakes.links import InMemoryCensus, RosterContext, count, roster_sender, send_roster, stream
 from fakes.patience import PATIENCE_SECONDS, until
 from fakes.samples import sample_of
 from fakes.timed_loop import LoopClock, TimedLoop, in_desk_time, working
 from fakes.world import HEALTH, OTHER_HEALTH, OrderedSample, World, make_policy
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
+from protocol.pair import at_work
 from protocol.rosters import MadeRoster, Request, halves_of_rows, requests_of
 from tripartite.v1 import census_service_pb2, roster_pb2
 

@@ -20,7 +20,7 @@ from unittest import mock
 import numpy as np
 from fakes import logs
 from fakes.clock import FakeClock
-from fakes.desk_world import bits_of
+from fakes.desk_arrays import bits_of
 from fakes.obvious_ledger import Link, ObviousLedger
 from fakes.randomness import SeededRandomness
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
-from fakes.desk_world import bits_of, members
+from fakes.desk_arrays import bits_of, members
 from fakes.obvious_ledger import Link, ObviousLedger
 
 from broker_common.errors import InternalError

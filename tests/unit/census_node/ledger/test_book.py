@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from fakes.connections import WatchedConnection, watch
-from fakes.desk_world import bits_of, members
+from fakes.desk_arrays import bits_of, members
 from fakes.patience import PATIENCE_SECONDS
 from hypothesis import given, settings
 from hypothesis import strategies as st

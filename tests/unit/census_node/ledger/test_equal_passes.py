@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 import pytest
-from fakes.desk_world import bits_of, question_of
+from fakes.desk_arrays import bits_of, question_of
 from fakes.planted_passes import Compressing, EarlyExit, IndexList, Skipping, SparseWrite, Where
 from fakes.watched_arrays import Notes, notes_of, watched, watching
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from fakes.desk_world import MOST, bits_of, members, question_of, world_of
+from fakes.desk_arrays import MOST, bits_of, members, question_of
 from fakes.reference_desk import ReferenceDesk, counts_of, people_here
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from unit.census_node.ledger.random_desks import world_of
 
 from broker_common.errors import InternalError
 from census_node.ledger.passes import (

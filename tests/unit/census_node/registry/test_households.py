@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from fakes.desk_world import cards_by_person
+from fakes.desk_arrays import cards_by_person
 from fakes.dictionaries import CENSUS_DICTIONARY
 from fakes.randomness import SeededRandomness
 from fakes.registries import made_names

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pytest
-from fakes.desk_world import bits_of
+from fakes.desk_arrays import bits_of
 from fakes.dictionaries import CENSUS_DICTIONARY, CHANGES
 from fakes.disk import limited_files
 from fakes.registries import made_registry, write_registry

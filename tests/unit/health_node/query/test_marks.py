@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import numpy.typing as npt
 import pytest
-from fakes.desk_world import members
+from fakes.desk_arrays import members
 from fakes.samples import whom
 from fakes.watched_arrays import Notes, notes_of, watching
 from hypothesis import given, settings
