@@ -40,8 +40,6 @@ from broker_common.storage.source.rows import (
     verify_names,
 )
 
-"""Stands at both ends of a Parquet file."""
-
 # Memory that reading may take beside the people themselves.
 _MOST_BYTES = 2 << 30
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
