@@ -24,8 +24,8 @@ setup: .venv/.complete ## local .venv from the hash-pinned lock, with .venv/bin/
 demo: setup ## three nodes on this machine, the paper's two studies, then the drive to the cap
 	@$(BIN)/tripartite demo
 
-# Two workers more than processors: many tests wait for ticks, flushes and alerts.
-PYTEST = $(BIN)/pytest -n $$(($$(nproc) + 2)) --dist worksteal
+# Four workers more than processors: many tests wait for ticks, flushes and alerts.
+PYTEST = $(BIN)/pytest -n $$(($$(nproc) + 4)) --dist worksteal
 
 # Whole files, so that a deployment or a lab is made for one worker; nothing is waited for but the browser's work.
 PYTEST_PAGES = $(BIN)/pytest -n $$(nproc) --dist loadfile tests/browser

@@ -59,13 +59,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.slow)
 
 
-# Tests with long waits or fixtures come first, then those that take a second each, then the rest: a worker without tests
-# takes over another one's last ones, which are short then.
+# Tests that wait for minutes come first, then those with long fixtures, then those that take a second each, then the rest: a
+# worker without tests takes over another one's last ones, which are short then.
+_WAITING = ("tests/process/test_watching",)
 _LONG = (
     "tests/privacy/test_canaries",
     "tests/privacy/test_wire",
     "tests/statistical/",
-    "tests/process/test_watching",
     "tests/process/test_load.py",
     "tests/process/test_benchmarks",
 )
@@ -77,7 +77,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long tests first; among them the order stays random."""
 
     def place(item: pytest.Item) -> int:
-        return next((place for place, names in enumerate((_LONG, _SLOW)) if item.nodeid.startswith(names)), 2)
+        groups = enumerate((_WAITING, _LONG, _SLOW))
+        return next((place for place, names in groups if item.nodeid.startswith(names)), 3)
 
     items.sort(key=place)
 
