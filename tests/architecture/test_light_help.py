@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import click
 import pytest
@@ -78,12 +79,21 @@ def test_up_imports_nothing_that_its_nodes_work_with() -> None:
 
 @pytest.mark.parametrize("role", ["census", "health", "researcher"])
 def test_a_node_imports_no_library_that_only_some_loads_or_readers_need(role: str) -> None:
-    """A service starts in half a second: data frames, other databases, plots and pages are for who asks for them."""
+    """A service starts in half a second: data frames, other databases, plots and pages are for those who ask for them."""
     needed = f"import {role}_node.cli, {role}_node.assembly{_TELLING}"
     done = subprocess.run([sys.executable, "-c", needed, "--version"], capture_output=True, text=True, check=True)
     found = set(json.loads(done.stderr.splitlines()[-1]))
     assert {"grpc", "numpy", "sqlite3"} <= found
     assert found & {"duckdb", "jinja2", "matplotlib", "pandas", "pyarrow", "starlette", "uvicorn"} == set()
+
+
+@pytest.mark.parametrize(("words", "collects"), [(("--version",), False), (("census", "status", "--home", "."), True)])
+def test_a_command_that_runs_collects_its_garbage(tmp_path: Path, words: tuple[str, ...], collects: bool) -> None:
+    """Only what is imported before a command is found goes without: a node would grow as long as it serves."""
+    tell = _TELLING.replace("sorted(sys.modules)", "__import__('gc').isenabled()")
+    command = [sys.executable, "-c", tell, *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert json.loads(done.stderr.splitlines()[-1]) is collects
 
 
 def test_completing_a_command_imports_no_library_of_work() -> None:
