@@ -254,15 +254,6 @@ def _main() -> None:
     atexit.register(_end_at_once, codes)
     for command in entry_points(group="tripartite.commands"):
         command.load()
-    from babel.numbers import get_decimal_symbol  # noqa: PLC0415 - as below
-    from click import Context  # noqa: PLC0415
-
-    from broker_common.cli import program  # noqa: PLC0415
-
-    # Kept by those who have read them once: the list of commands, and how numbers are written.
-    program.list_commands(Context(program))
-    for language in ("en_CA", "fr_CA"):
-        get_decimal_symbol(language)
     for module in _PRELOADED:
         __import__(module)
     _read_ahead()
