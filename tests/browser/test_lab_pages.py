@@ -115,6 +115,9 @@ def test_a_page_suits_every_reader_window_and_colour(browser: Browser, site: Lab
             for reader in readers[1:]:
                 page.locator(f"label[for=for-{reader}]").click()
                 expect(page.locator(f".for-{reader}")).to_be_visible()
+                for width in reversed(widths):
+                    page.set_viewport_size({"width": width, "height": 900})
+                    found += [(colours, width, each) for each in sideways(page)]
                 # Nothing else has changed.
                 found += [(colours, widths[0], each) for each in broken_rules(page, "#explanation")]
                 page.locator(f"label[for=for-{readers[0]}]").click()
