@@ -11,12 +11,13 @@ import atexit
 import contextlib
 import itertools
 import os
+import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -1045,9 +1046,10 @@ _beginnings: dict[tuple[object, ...], _Beginning] = {}
 
 @cache
 def _beginnings_folder() -> Path:
-    folder = TemporaryDirectory(prefix="worlds-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT"))
-    atexit.register(folder.cleanup)
-    return Path(folder.name)
+    folder, owner = Path(mkdtemp(prefix="worlds-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT"))), os.getpid()
+    # A process that a test forks ends too, and takes nothing away from its parent.
+    atexit.register(lambda: shutil.rmtree(folder) if os.getpid() == owner else None)
+    return folder
 
 
 def _begun(policy: Policy, people: int, places: int, dictionaries: tuple[Dictionary, Dictionary]) -> World:
